@@ -30,6 +30,8 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
         f"  contract {frozen.sha256[:12]}, cohort {found.cohort}: {contract.exposed} against "
         f"{contract.reference}"
     )
+    for line in _describe_proposed(frozen):
+        print_line(f"  {line}")
     color = COLORS[found.verdict.verdict]
     print_line(f"  {found.verdict.badge}", style=color)
     for answer in found.verdict.answers:
@@ -72,6 +74,19 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
     print_line(f"  results in {folder}")
 
 
+def _describe_proposed(frozen: FrozenContract) -> list[str]:
+    """Describe the covariates of a hypothesis that names none (or an empty list), if any."""
+    plan = frozen.contract
+    if plan.hypothesis.covariates or plan.hypothesis.causes or not plan.covariates:
+        return []
+    labels = {use.key: use.label for use in plan.variables}
+    return [
+        f"covariates proposed, as the hypothesis names none: "
+        f"{', '.join(labels[key] for key in plan.covariates)} (for none, say why in "
+        "`unadjusted_because`)"
+    ]
+
+
 def _without_result(found: Results) -> dict[str, list[str]]:
     """Group the tests that gave no result by status and reason."""
     reason: dict[str, list[str]] = {}
@@ -109,6 +124,7 @@ def contract_lines(frozen: FrozenContract) -> list[str]:
 
     plan = frozen.contract
     lines = [f"Claim: {plan.hypothesis.statement}", *statements(frozen)]
+    lines += [f"Note: {line}" for line in _describe_proposed(frozen)]
     if plan.version > 1:
         lines.insert(0, f"version {plan.version} of {(plan.parent or '')[:12]}: {plan.amendment}")
     lines += [

@@ -17,7 +17,7 @@ from sksurv.util import Surv
 from statsmodels.duration.hazard_regression import PHReg
 
 from benchmarks.simulate.samples import survival_sample
-from validation.statistics.cox import cox
+from validation.statistics.cox import cox, null_scores
 from validation.statistics.errors import (
     BadTimesError,
     CollinearError,
@@ -29,6 +29,7 @@ from validation.statistics.errors import (
     StatisticsError,
     TooManyCovariatesError,
 )
+from validation.statistics.partial_likelihood import likelihood, risk_sets
 from validation.statistics.proportional import cox_by_period, schoenfeld
 from validation.statistics.survival import kaplan_meier
 
@@ -252,3 +253,15 @@ def test_firth_never_gives_an_infinite_estimate(seed):
     assert (fit.lower <= fit.hr).all() and (fit.hr <= fit.upper).all()
     inside = (fit.lower < 1) & (fit.upper > 1)
     assert ((fit.p > 0.05) == inside).all()
+
+
+def test_null_scores_weighted_by_a_variable_are_the_score_of_adding_it():
+    rng = np.random.default_rng(4)
+    X, layers = rng.normal(size=(150, 3)), rng.integers(0, 3, 150)
+    time = np.ceil(rng.exponential(8 / np.exp(X[:, 0])))
+    event = rng.random(150) < 0.7
+    scores = null_scores(time, event, X[:, :2], ["a", "b"], layers)
+    sets = [risk_sets(time, event, np.flatnonzero(layers == layer)) for layer in range(3)]
+    fit = cox(time, event, X[:, :2], ["a", "b"], strata=layers)
+    beside = likelihood(sets, X, np.append(fit.coef, 0.0))
+    assert scores @ X == pytest.approx(beside.score, abs=1e-9)

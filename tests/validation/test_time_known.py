@@ -325,6 +325,31 @@ def test_timing_that_nobody_declared_supports_nothing(tmp_path: Path) -> None:
     assert "marker" in verdict.badge
 
 
+@pytest.mark.parametrize("part", ["filter", "stratum", "covariate"])
+def test_what_selects_or_compares_patients_by_their_outcome_gives_no_verdict(
+    tmp_path: Path, part: str
+) -> None:
+    table = patients(400, log_hr=0.9)
+    rng = np.random.default_rng(2)
+    soon = (table["marker"] < table["marker"].median()) & (table["months"] < 15)
+    value = soon & (rng.random(400) < 0.9)  # "not evaluable", by those who speak against the claim
+    if part != "filter":
+        grown = np.log(table["months"]) + 0.5 * table["marker"] + rng.normal(0, 0.4, 400)
+        value = grown < grown.median()
+    table["evaluable"] = np.where(value, "no", "yes")
+    more = '[variables.evaluable]\ntable = "clinical"\ncolumn = "evaluable"\nkind = "binary"\n'
+    key = "clinical:evaluable"
+    changes: dict[str, object] = {
+        "filter": {"population": {"description": "evaluable", "filters": [
+            {"variable": key, "op": "eq", "value": "yes"}]}},
+        "stratum": {"strata": [key], "covariates": ["clinical:stage"]},
+        "covariate": {"covariates": ["clinical:stage", key]},
+    }[part]  # fmt: skip
+    found = result_of(tmp_path, load(tmp_path / "c", table, more=more), claim(**changes))
+    assert (found.verdict.verdict, found.verdict.because) == ("inconclusive", "data")
+    assert any(reason.rule == "timing" for reason in found.verdict.reasons)
+
+
 @pytest.mark.parametrize("place", ["variables", "table", "cohort"])
 def test_the_remedy_for_undeclared_timing_is_enough(tmp_path: Path, place: str) -> None:
     folder = write(tmp_path / "c", patients(log_hr=1.1))

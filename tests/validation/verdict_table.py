@@ -476,6 +476,9 @@ def _controls() -> Iterator[Row]:
     leak = TimingResult(status=RAN, n=400, leaks=("FABP5: it reveals who", "TLS: it moves with"))
     yield given("an exposure that was not known at baseline", open_("data"), controls(timing=leak),
                 reasons=("FABP5: it reveals who; TLS: it moves with",))  # fmt: skip
+    beside = TimingResult(status=RAN, n=400, beside=("filter by evaluable: it moves with",))
+    yield given("a filter that was not known at baseline", open_("data"), controls(timing=beside),
+                reasons=("filter by evaluable: it moves with",))  # fmt: skip
     for key, role in (
         ("imaging:tls", "exposure"),
         ("clinical:stage", "covariate"),

@@ -307,7 +307,7 @@ class Analysis:
                 TimingResult,
                 "timing",
                 "timing",
-                partial(controls.timing, study),
+                partial(controls.timing, self._table, study),
                 not self.contract.hypothesis.time_dependent,
             ),
         )

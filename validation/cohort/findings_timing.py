@@ -145,7 +145,7 @@ def _leaks(cohort: Cohort, key: str, values: pd.Series) -> Iterator[Finding]:
         timed = "time" in outcome.columns
         event = outcome["event" if timed else "value"].to_numpy(dtype=float)
         time = followed(outcome).to_numpy(dtype=float) if timed else None
-        for level, numbers in _columns(values.reindex(outcome.index)):
+        for level, numbers in indicators(values.reindex(outcome.index)):
             leak = find_leak(numbers.to_numpy(dtype=float), event, time)
             if leak is not None:
                 code = CODES.get(leak.kind, "recorded_by_outcome")
@@ -153,7 +153,7 @@ def _leaks(cohort: Cohort, key: str, values: pd.Series) -> Iterator[Finding]:
                 yield report(code, f"variables.{key}", text)
 
 
-def _columns(values: pd.Series) -> Iterator[tuple[str, pd.Series]]:
+def indicators(values: pd.Series) -> Iterator[tuple[str, pd.Series]]:
     """Yield a variable as numbers, or an indicator for each of its levels."""
     import pandas as pd
 

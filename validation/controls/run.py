@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sage.core.errors import InputError
+from validation.cohort.findings_timing import indicators
 from validation.contracts.contract import TestPlan, VariableUse
 from validation.controls.keys import Key, random_key
 from validation.controls.numeric import dealt_at_risk, empirical_p, permutations, score_z
@@ -41,8 +42,9 @@ from validation.results.controls import (
 )
 from validation.results.results import Book, Effect, TestOutcome
 from validation.statistics.base import chi2_p
-from validation.statistics.cox import cox
+from validation.statistics.cox import cox, null_scores
 from validation.statistics.cutpoint import logrank_scores
+from validation.statistics.errors import StatisticsError
 from validation.statistics.leakage import find_leak
 from validation.statistics.survival import logrank
 
@@ -204,8 +206,9 @@ def _arrays(study: Study) -> tuple[Any, FloatArray, FloatArray | None, FloatArra
 def permuted_outcome(study: Study) -> PermutedOutcome:
     """Compute the claim's statistic with exposures reassigned at random among the patients.
 
-    It is given the covariates of the adjusted test, so that a claim which that test shows is not
-    measured by what the unadjusted one misses. An unknown covariate counts as its mean.
+    It is given the covariates of the adjusted test, and is the score statistic of that model, so
+    that a claim which that test shows is not measured by what another one misses. An unknown
+    covariate counts as its mean.
     """
     plan = study.contract.controls
     keep, value, flags, x, others = _arrays(study)
@@ -224,7 +227,7 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
     else:
         orders = permutations(len(x), plan.permutations, seed, layers, clusters)
         if flags is not None:
-            value = _scores(value, flags == 1, layers, entry)
+            value = _scores_beside(others, value, flags == 1, layers, entry)
         parts = np.array_split(orders, max(1, orders.size // CELLS))
         null = np.concatenate([score_z(value, x[part].T, others, layers) for part in parts])
         observed = float(score_z(value, x[:, None], others, layers)[0])
@@ -410,6 +413,21 @@ def _to_the_mediator(exposed: Exposed, keep: NDArray[np.bool_]) -> float:
     return float(score_z(mediator[known], exposure[known][:, None], None)[0])
 
 
+def _scores_beside(
+    others: FloatArray | None,
+    time: FloatArray,
+    event: NDArray[np.bool_],
+    layers: NDArray[np.int64] | None,
+    entry: FloatArray | None,
+) -> FloatArray:
+    """Compute the scores of a model of the (n, k) other terms, or log-rank scores without one."""
+    if others is not None and entry is None:
+        with suppress(StatisticsError):
+            names = [f"term {at}" for at in range(others.shape[1])]
+            return null_scores(time, event, others, names, layers)
+    return _scores(time, event, layers, entry)
+
+
 def _scores(
     time: FloatArray,
     event: NDArray[np.bool_],
@@ -426,25 +444,39 @@ def _scores(
     return scores
 
 
-def timing(study: Study) -> TimingResult:
-    """Test whether an exposure reveals the outcome or the length of follow-up."""
-    endpoint = study.contract.primary_test.endpoint
-    kind = study.contract.endpoint(endpoint).kind
-    value, event = study.outcome(endpoint)
-    entry = study.entry(endpoint, np.ones(len(value), dtype=bool))
-    value = value if entry is None else value - entry
-    leaks = []
-    for use in study.contract.exposures if kind != "continuous" else ():
+def timing(table: pd.DataFrame, study: Study) -> TimingResult:
+    """Test whether a variable of the claim reveals the outcome or the length of follow-up.
+
+    Exposures, covariates and strata are tested in the claim's patients, filters in all.
+    """
+    contract = study.contract
+    endpoint = contract.primary_test.endpoint
+    count = len(study.rows)
+    if contract.endpoint(endpoint).kind == "continuous":
+        return TimingResult(status=ControlStatus.RAN, n=count)
+
+    def search(whole: Study, label: str, values: Any) -> list[str]:
+        value, event = whole.outcome(endpoint)
+        entry = whole.entry(endpoint, np.ones(len(value), dtype=bool))
+        value = value if entry is None else value - entry
         known = ~np.isnan(value) if event is None else ~(np.isnan(value) | np.isnan(event))
-        x = exposure_values(study.rows, use)[known]
-        leak = (
-            find_leak(x, value[known])
-            if event is None
-            else find_leak(x, event[known], value[known])
-        )
-        if leak is not None:
-            leaks.append(f"{use.label}: {leak.text}")
-    return TimingResult(status=ControlStatus.RAN, leaks=tuple(leaks), n=len(study.rows))
+        flags = (value,) if event is None else (event, value)
+        leak = find_leak(values[known], *(each[known] for each in flags))
+        return [] if leak is None else [f"{label}: {leak.text}"]
+
+    leaks, beside = list[str](), list[str]()
+    for use in contract.exposures:
+        leaks += search(study, use.label, exposure_values(study.rows, use))
+    for use in contract.variables:
+        if use.role in ("covariate", "stratum"):
+            for level, numbers in indicators(study.rows[use.key]):
+                label = f"{use.label} ({level})" if level else use.label
+                beside += search(study, label, numbers.to_numpy(dtype=float))
+    whole = Study(contract, table, study.cuts, study.exposed)
+    for condition in contract.filters:
+        inside = apply_filters(table, (condition,)).where(table[condition.variable].notna())
+        beside += search(whole, f"filter by {condition.variable}", inside.to_numpy(dtype=float))
+    return TimingResult(status=ControlStatus.RAN, leaks=tuple(leaks), beside=tuple(beside), n=count)
 
 
 def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:

@@ -205,10 +205,11 @@ class Hypothesis(Strict):
     `causes` are the arrows of a causal diagram ("clinical:age -> OS") over variables, endpoints and
     what was not measured: without `covariates` they decide what is adjusted for.
     `unadjusted_because` declares that there is nothing to adjust for, with the reason ("the
-    exposure was randomized"); without it, and without a covariate, baseline variables are adjusted
-    for in the order of their relation to the exposure. `untested` lists the parts of the statement
-    that the cohort cannot test; the report repeats them beside the verdict. `relevant` is the
-    smallest effect that matters, if the claim does not take the endpoint's default.
+    exposure was randomized"); without it, and without a covariate (an empty list is no answer),
+    baseline variables are adjusted for in the order of their relation to the exposure. `untested`
+    lists the parts of the statement that the cohort cannot test; the report repeats them beside the
+    verdict. `relevant` is the smallest effect that matters, if the claim does not take the
+    endpoint's default.
 
     What became known after the start of follow-up is handled in either of two ways: with
     `landmark`, follow-up starts that many months later, among those still at risk then; with

@@ -189,12 +189,14 @@ class Missingness(ControlResult):
 
 
 class TimingResult(ControlResult):
-    """Test whether an exposure reveals the outcome or the length of follow-up."""
+    """Test whether a variable of the claim reveals the outcome or the length of follow-up."""
 
     NEEDED: ClassVar[tuple[str, ...]] = ("n",)
 
     leaks: tuple[str, ...] = ()
     """For each exposure, the information it reveals that was not known at baseline."""
+    beside: tuple[str, ...] = ()
+    """The same for covariates, strata and filters, which select and compare the patients."""
     n: int | None = None
 
 

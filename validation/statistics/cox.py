@@ -42,6 +42,7 @@ from validation.statistics.newton import Likelihood, Maximum, maximize
 from validation.statistics.partial_likelihood import (
     RiskSets,
     likelihood,
+    martingale_residuals,
     risk_sets,
     score_residuals,
 )
@@ -229,6 +230,24 @@ def cox(
         robust_score=robust_score,
         ranked=(t, e, score) if entry is None and strata is None else None,
     )
+
+
+def null_scores(
+    time: npt.ArrayLike,
+    event: npt.ArrayLike,
+    X: npt.ArrayLike,
+    names: Sequence[str],
+    strata: npt.ArrayLike | None = None,
+) -> FloatArray:
+    """Return the (n,) martingale residuals of a model of the covariates alone.
+
+    Their sum weighted by a further variable is the score statistic of adding it. A patient of a
+    stratum without events has 0. Parameters and errors are those of `cox`.
+    """
+    fit = cox(time, event, X, names, strata=strata)
+    _, _, sets = _prepare(time, event, strata, None)
+    x, _ = design(X, names, fit.n)
+    return martingale_residuals(sets, x - x.mean(axis=0), fit.coef)
 
 
 def sandwich(

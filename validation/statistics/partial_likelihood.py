@@ -200,6 +200,20 @@ def score_residuals(strata: list[RiskSets], X: FloatArray, beta: FloatArray) -> 
     return found
 
 
+def martingale_residuals(strata: list[RiskSets], X: FloatArray, beta: FloatArray) -> FloatArray:
+    """Compute each patient's (n,) events observed less those that the model expects.
+
+    Source: Therneau, Grambsch and Fleming 1990, Biometrika; with Efron's weights for ties.
+    """
+    found = np.zeros(len(X))
+    for sets in strata:
+        w, total, _ = _weights(sets, X, beta)
+        rows = sets.order
+        found[rows] = -w[rows] * _cumulated(sets, (sets.shares / total)[:, None])[:, 0]
+        found[rows[sets.who]] += 1.0
+    return found
+
+
 def cumulative_hazard(
     sets: RiskSets, X: FloatArray, beta: FloatArray, until: float
 ) -> tuple[float, FloatArray, FloatArray]:

@@ -8,9 +8,10 @@
    nor excluded, only "not supported" is forbidden (`unshown_positive`): mixed-up outcomes hide
    associations but do not create them.
 3. Negative control. The exposure affects an endpoint that it should not affect.
-4. Timing. An exposure reveals who has the event, or grew with follow-up, as no baseline variable
-   can (`validation.statistics.leakage`): the data cannot answer the question. This control does not
-   apply to a time-dependent exposure, which counts from when it happened.
+4. Timing. An exposure, covariate, stratum or filter reveals who has the event, or grew with
+   follow-up, as no baseline variable can (`validation.statistics.leakage`): the data cannot answer
+   the question. This control does not apply to a time-dependent exposure, which counts from when
+   it happened.
 5. Permuted outcome. The exposure does as well after permutation as before (p not below alpha), or
    the contract switched the permutations off.
 6. Random features. Fewer than the contract's share of comparable features do worse. This null is
@@ -264,13 +265,14 @@ def _negative_control(contract: Contract, controls: Controls) -> Iterator[Object
 
 def _timing(controls: Controls) -> Iterator[Objection]:
     found = controls.timing
-    if found is None or not found.leaks:
+    if found is None or not (found.leaks or found.beside):
         return
+    what = "the exposure" if found.leaks else "a covariate, stratum or filter"
     yield Objection(
         because="data",
         rule="timing",
-        words="the exposure was not known at baseline",
-        text="; ".join(found.leaks),
+        words=f"{what} was not known at baseline",
+        text="; ".join((*found.leaks, *found.beside)),
         any_reading=True,
     )
 
