@@ -64,7 +64,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -slow[item.path])
 
 
-gc.disable()  # while the tests are collected
+def pytest_collectstart() -> None:
+    """Collect no garbage while the tests are collected."""
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:
