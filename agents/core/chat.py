@@ -24,7 +24,7 @@ from sage.core.llm.turns import (
     UnusableError,
     take_turns,
 )
-from sage.core.models import Strict
+from sage.core.models import Strict, describe_schema
 from sage.core.printable import one_line
 
 
@@ -104,7 +104,7 @@ class ChatReasoner:
                 Message(role="system", text=system),
                 Message(role="user", text=user, images=tuple(Image(data=png) for png in seen)),
             ),
-            schema=agent.returns.model_json_schema(),
+            schema=describe_schema(agent.returns),
             title=agent.returns.__name__,
             tools=tuple(tool.wire() for tool in agent.tools),
         )

@@ -147,6 +147,15 @@ class DesignClaims(View):
 
     claims: tuple[Hypothesis, ...] = Field(min_length=1, max_length=40)
 
+    @classmethod
+    def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
+        """Return the schema with hypotheses by reference to the reply's form, sent beside it."""
+        schema = super().model_json_schema(*args, **options)
+        del schema["$defs"]
+        form = {"type": "object", "description": "a candidate's `hypothesis`, as in the reply"}
+        schema["properties"]["claims"]["items"] = form
+        return schema
+
 
 class Designs(View):
     """The power of each claim, in the order asked."""

@@ -25,7 +25,7 @@ from sage.core.llm.failures import ModelError, PromptTooLongError
 from sage.core.llm.messages import Message, ModelChoice, Request
 from sage.core.llm.trace import Trace
 from sage.core.llm.turns import ModelPolicy, Spent, Task, UnansweredError, take_turns
-from sage.core.models import Strict
+from sage.core.models import Strict, describe_schema
 from sage.core.printable import one_line
 from sage.run.tracing import AGENTS
 
@@ -71,7 +71,7 @@ def run(
             continue
         request = Request(
             agent=agent.name, model=choice, messages=tuple(messages),
-            schema=agent.returns.model_json_schema(), title=agent.returns.__name__,
+            schema=describe_schema(agent.returns), title=agent.returns.__name__,
         )  # fmt: skip
         rows.append(ask(agent.name, agent.returns, request, client, repairs))
     return summarize(rows, model, recording)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
@@ -24,6 +24,25 @@ Passage = Annotated[str, AfterValidator(ForeignText)]
 Name = Annotated[str, AfterValidator(partial(ForeignText, longest=LONGEST_NAME))]
 """A label, title, level, unit or file name from outside, as `ForeignText`."""
 M = TypeVar("M", bound=BaseModel)
+
+
+def describe_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Return a model's JSON schema as it is sent: without titles, which repeat the fields' names."""
+    parts: dict[str, Any] = _drop_titles(model.model_json_schema())
+    return {"title": model.__name__, **parts}
+
+
+def _drop_titles(part: Any, named: bool = False) -> Any:
+    """Drop titles from a part of a schema; the keys of a `named` part are names of fields."""
+    if isinstance(part, list):
+        return [_drop_titles(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        key: _drop_titles(value, not named and key in ("properties", "$defs"))
+        for key, value in part.items()
+        if named or key != "title"
+    }
 
 
 def read_model(path: Path, model: type[M]) -> M:

@@ -15,7 +15,7 @@ from agents.scientist.tournament import TOURNAMENT, comparisons
 from sage.core.data import data_folder
 from sage.core.llm.messages import ModelChoice, estimate_tokens
 from sage.core.llm.turns import Tool
-from sage.core.models import Strict
+from sage.core.models import Strict, describe_schema
 from sage.run.hypothesis_nodes import QUERIES
 from sage.run.tracing import AGENTS
 from sage.settings import Settings
@@ -108,7 +108,7 @@ def _fixed_tokens(agent: Agent[Any, Any]) -> int:
     tools = [tool.wire() for tool in agent.tools]
     if agent.name == "scientist":
         tools = [Tool(name, summary, takes, repr).wire() for name, summary, takes, _ in LOOKS]
-    parts = [agent.returns.model_json_schema(), *tools]
+    parts = [describe_schema(agent.returns), *tools]
     return sum(estimate_tokens(json.dumps(part)) for part in parts)
 
 

@@ -17,10 +17,13 @@ from agents.core.rules import RulesReasoner
 from agents.core.types import EarlierClaim, History
 from agents.scientist.agent import at_the_bench, proposal_problems
 from agents.scientist.blind import BlindCohort
+from agents.scientist.looks import Sources
+from agents.scientist.tools import LOOKS
 from agents.scientist.views import Proposal
 from sage.core.errors import InputError
 from sage.core.llm.trace import Trace, episodes, read_trace
 from sage.core.llm.turns import replay
+from sage.core.models import describe_schema
 from tests.agents.bench import (
     EDGES,
     FABP5,
@@ -504,3 +507,13 @@ def test_an_exposure_off_the_paths_rests_on_sources_or_says_that_there_are_none(
     for proposal in off:
         assert bool(proposal.sources) != proposal.support_absent
         assert set(proposal.sources) <= set(there.found)
+
+
+def test_schemas_are_sent_without_what_repeats() -> None:
+    """Titles repeat names of fields, and `design_power` the hypothesis of the reply."""
+    (power,) = (takes for name, _, takes, _ in LOOKS if name == "design_power")
+    sent = describe_schema(power)
+    assert sent["title"] == "DesignClaims" and "$defs" not in sent
+    assert "title" not in json.dumps(sent["properties"])
+    fields = describe_schema(Sources)["$defs"]["Source"]["properties"]
+    assert fields["title"]["type"] == "string" and "title" not in fields["year"]

@@ -29,7 +29,7 @@ from sage.core.llm.repair import (
     read_object,
 )
 from sage.core.llm.trace import Episode, Trace, TraceLine, traced_message
-from sage.core.models import Strict
+from sage.core.models import Strict, describe_schema
 
 O = TypeVar("O", bound=BaseModel)  # noqa: E741
 A = TypeVar("A", bound=BaseModel)
@@ -55,7 +55,7 @@ class Tool(Generic[A]):
         function = {
             "name": self.name,
             "description": self.description,
-            "parameters": self.takes.model_json_schema(),
+            "parameters": describe_schema(self.takes),
         }
         return {"type": "function", "function": function}
 
