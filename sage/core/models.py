@@ -27,7 +27,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def describe_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return a model's JSON schema as it is sent: without titles, which repeat the fields' names."""
+    """Return a model's JSON schema as it is sent, without titles, which repeat fields' names."""
     parts: dict[str, Any] = _drop_titles(model.model_json_schema())
     return {"title": model.__name__, **parts}
 
