@@ -117,10 +117,7 @@ def lexical_key(name: str, type_: EntityType = EntityType.OTHER) -> str:
     text = re.sub(r"(?<=\w)(\+/-|[+-])(?=\s|$|,|\))", lambda m: _sign(m[1]), text)
     tokens: list[str] = []
     for word in re.findall(r"[^\W_]+", text):
-        lowered = word.casefold().translate(_GREEK_TABLE)
-        for part in lowered.split():
-            token = part if symbolic or _is_code(word) else _american(_singular(part))
-            tokens.append(token)
+        tokens += _tokens(word, symbolic)
     if symbolic and len(tokens) > 1 and tokens[-1] in ("gene", "protein"):
         tokens.pop()
     if type_ in _CHEMICAL and tokens:
@@ -137,6 +134,14 @@ def lexical_key(name: str, type_: EntityType = EntityType.OTHER) -> str:
             key += "."
         key += token
     return key
+
+
+@lru_cache(maxsize=100_000)
+def _tokens(word: str, symbolic: bool) -> list[str]:
+    parts = word.casefold().translate(_GREEK_TABLE).split()
+    if symbolic or _is_code(word):
+        return parts
+    return [_american(_singular(part)) for part in parts]
 
 
 def _uninverted(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from kg.graph.graphml import EDGE_KEYS, NODE_KEYS
 from kg.types import EntityType, Polarity
 from sage.core.errors import InputError
 
+_POLARITIES = {polarity.value: polarity for polarity in Polarity}
 _SUPPORTS = TypeAdapter(tuple[Support, ...])
 #: Names that programs use for the same attributes, in any case, the most telling first.
 _NAME_KEYS = ("display name", "name", "shared name", "label", "title", "nodelabels")
@@ -195,7 +197,7 @@ class _Reader:
 
     def _count_foreign(self, data: dict[str, str], known: set[str], domain: str) -> None:
         for name in data:
-            if name.casefold() in known | _DRAWINGS or not data[name].strip():
+            if name.casefold() in known or not data[name].strip():
                 continue
             label = f"{domain}.{name}"
             self.foreign[label] = self.foreign.get(label, 0) + 1
@@ -214,7 +216,7 @@ class _Reader:
         owner = element.getparent().getparent()
         if owner is not None and _local(owner.tag) == "node":
             self.members.setdefault(" ".join(owner.get("id", "").split()), []).append(id_)
-        ours = {n for n, _ in NODE_KEYS} | set(_NAME_KEYS) | set(_TYPE_KEYS)
+        ours = _DRAWINGS.union((n for n, _ in NODE_KEYS), _NAME_KEYS, _TYPE_KEYS)
         self._count_foreign(data, ours, "node")
         where = f'node "{id_}"'
         more: dict[str, list[str]] = {"aliases": [], "synonyms": []}
@@ -254,7 +256,7 @@ class _Reader:
         }  # fmt: skip
         made: list[tuple[FusedEdge, tuple[Any, ...]]] = []
         names = ("weight", "belief", "documents", "first_year", "last_year")
-        ours = {n for n, _ in EDGE_KEYS} | set(_RELATION_KEYS)
+        ours = _DRAWINGS.union((n for n, _ in EDGE_KEYS), _RELATION_KEYS)
         for number, (source, target, data) in enumerate(self.raw, start=1):
             ends = [" ".join(e.split()) for e in (source, target)]
             for end in ends:
@@ -267,12 +269,12 @@ class _Reader:
             relation = _first(data, _RELATION_KEYS)
             if relation.casefold() in ("", "directed", "undirected"):
                 relation = "related_to"
-            polarity = data.get("polarity", Polarity.NEUTRAL.value)
+            polarity = _POLARITIES.get(data.get("polarity", ""), Polarity.NEUTRAL)
             edge = FusedEdge(
                 head=position[ends[0]],
                 relation=clean_name(relation),
                 tail=position[ends[1]],
-                polarity=Polarity(polarity) if polarity in set(Polarity) else Polarity.NEUTRAL,
+                polarity=polarity,
                 negated=data.get("negated", "false").strip().lower() in ("true", "1"),
                 supports=self._supports(data.get("evidence"), where),
             )
@@ -375,14 +377,21 @@ def _first(data: dict[str, str], keys: tuple[str, ...]) -> str:
 
 def _sort_keys(data: dict[str, str], keys: tuple[str, ...]) -> list[str]:
     """List the attributes with text under any of these names, in the order of `keys`."""
-    named = [name for name in data if name.casefold() in keys and data[name].strip()]
+    return [name for name in _order(tuple(data), keys) if data[name].strip()]
+
+
+@lru_cache(maxsize=1024)
+def _order(names: tuple[str, ...], keys: tuple[str, ...]) -> list[str]:
+    named = [name for name in names if name.casefold() in keys]
     return sorted(named, key=lambda name: keys.index(name.casefold()))
 
 
-def _local(tag: Any) -> str:
-    return str(tag).rpartition("}")[2]
+@lru_cache(maxsize=1024)
+def _local(tag: str) -> str:
+    return tag.rpartition("}")[2]
 
 
+@lru_cache(maxsize=1024)
 def _entity_type(text: str) -> EntityType:
     """Find the type with this name, ignoring case and separators; OTHER if there is none."""
     folded = re.sub(r"[^a-z]", "", text.casefold())
