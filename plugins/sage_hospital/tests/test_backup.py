@@ -305,7 +305,7 @@ def test_the_queue_of_a_restored_place_knows_its_own_folders(
     assert run.manifest().place == str(run.root)
 
 
-KILLS = 50
+KILLS = 100
 """Random ends of a backup, and of a restoration."""
 
 
