@@ -82,6 +82,16 @@ def _show(value: object) -> str:
     return quote_text(text)
 
 
+def _keep_sentences(text: str, most: int) -> ForeignText:
+    """Keep the first sentences, whole, that hold `most` characters; the first in any case."""
+    kept, *others = re.split(r"(?<=[.!?])\s+(?=[A-Z0-9])", text)
+    for sentence in others:
+        if len(kept) + len(sentence) >= most:
+            break
+        kept = f"{kept} {sentence}"
+    return ForeignText(kept)
+
+
 @lru_cache(maxsize=64)
 def _template(source: str) -> Template:
     from jinja2 import StrictUndefined
@@ -91,6 +101,7 @@ def _template(source: str) -> Template:
         undefined=StrictUndefined, keep_trailing_newline=False, finalize=_show
     )
     environment.filters["block"] = _block
+    environment.filters["sentences"] = _keep_sentences
     return environment.from_string(source)
 
 

@@ -57,7 +57,7 @@ def run(
         rows.append(
             Row(
                 benchmark=f"process of {folder.id}",
-                measured=", ".join(folder.manifest().models.values()) or "rules",
+                measured=", ".join(sorted({*folder.manifest().models.values()})) or "rules",
                 sage=", ".join(f"{part} {mean:.2f}" for part, mean in means.items()),
                 cost=f"{sum(line.prompt_tokens or 0 for line in lines if line.kind == 'end'):,}"
                 " prompt tokens",

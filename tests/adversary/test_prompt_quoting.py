@@ -16,13 +16,14 @@ from pydantic import BaseModel
 
 import agents
 from agents.core.base import Agent
-from agents.core.prompting import render
+from agents.core.prompting import _keep_sentences, render
 from kg.corpus.chunks import Chunk
 from kg.extract.chat import ChatExtractor
 from kg.lexicon.ontology import Ontology
 from sage.core.data import data_root
 from sage.core.llm.client import Answer
 from sage.core.llm.messages import ModelChoice, Reply, Request
+from sage.core.printable import ForeignText
 from tests.adversary.test_foreign_text import bare
 
 MARK = "XQZ"
@@ -155,3 +156,11 @@ def test_an_unknown_key_of_a_reply_comes_back_in_no_prompt(tmp_path: Path) -> No
         reply = _reasoner(server, tmp_path).ask(PATH_GENERATION, PathRequest(prompt="x"))
     assert reply.output.sources == ("a",)
     assert MARK not in server.requests[1]["messages"][-1]["content"]
+
+
+def test_a_long_abstract_is_left_out_by_whole_sentences() -> None:
+    text = ForeignText("First one. " + "Second of many words " * 4 + "ends. Third one.")
+    assert _keep_sentences(text, 30) == "First one."
+    assert _keep_sentences(text, 110).endswith("words ends.")
+    assert _keep_sentences(text, 900) == text
+    assert _keep_sentences(ForeignText("One without an end " * 9), 30).endswith("end")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.harness import REPO, Done, sage
+from tests.end_to_end.harness import DIES, REPO, Done, begin, sage
 from tests.openai_server import Answer, serve
 
 PROMPT = "Does CXCL13 expression relate to overall survival in bladder cancer?"
@@ -52,11 +53,13 @@ def _settings(url: str, **more: Any) -> str:
     return f'reasoner = "chat"\nbase_url = "{url}"\nrepairs = 1\n[models]\n{roles}\n'
 
 
-def _run(folder: Path, url: str, *options: str) -> Done:
+ASKED = ("run", PROMPT, "--cohort", "demo", "--hypotheses", "1", "--auto-approve")
+
+
+def _run(folder: Path, url: str) -> Done:
     folder.mkdir(exist_ok=True)
     (folder / "sage.toml").write_text(_settings(url))
-    asked = ("run", PROMPT, "--cohort", "demo", "--hypotheses", "1", "--auto-approve")
-    return sage(*asked, *options, cwd=folder)
+    return sage(*ASKED, cwd=folder)
 
 
 def _check_report(folder: Path, steps: int) -> None:
@@ -109,14 +112,25 @@ def model() -> Iterator[str]:
 
 
 def test_a_real_model_without_a_clue_gives_an_honest_report(model: str, tmp_path: Path) -> None:
+    """The run is killed before its interpretation, and goes on without asking anything again."""
     begun = time.monotonic()
     for attempt in ("a", "b", "c"):
-        done = _run(tmp_path / attempt, model)
-        if done.code != 2:
+        folder = tmp_path / attempt
+        folder.mkdir()
+        (folder / "sage.toml").write_text(_settings(model))
+        killed = begin("-c", DIES, "start", "interpreter", *ASKED, cwd=folder)
+        if killed.wait(600) == -signal.SIGKILL:
             break
-        assert REFUSED in done.err
+        assert len(list((folder / "runs").glob("*/report.html"))) == 0
+    (run,) = (folder / "runs").iterdir()
+    paid = (run / "spending.jsonl").read_text()
+    done = sage("resume", "last", cwd=folder)
     assert done.code == 0, done.err
     assert time.monotonic() - begun < 600
+    after = (run / "spending.jsonl").read_text()
+    assert after.startswith(paid)
+    told = [json.loads(line) for line in after.removeprefix(paid).splitlines()]
+    assert {line["node"] for line in told} <= {"interpreter", "summary"}
     _check_report(tmp_path / attempt, steps=1)
 
 
