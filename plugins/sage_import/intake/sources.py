@@ -44,6 +44,7 @@ MOST_PACKED_RATIO = 200
 """Maximum ratio of unpacked to packed size; text tables shrink by a factor of 5 to 50."""
 MOST_CELLS = 1_000_000
 """Maximum number of cells of a workbook, whose reading takes 10 µs each."""
+CELL = re.compile(rb"<(?:[\w.-]+:)?c[\s/>]")
 MOST_MEMBERS = 2000
 MOST_TABLES = 20
 TABLES = (".csv", ".tsv", ".txt", ".tab", ".gct")
@@ -347,6 +348,13 @@ def _book(path: Path, found: Sources) -> None:
             if size > min(MOST_BYTES, (1 << 24) + MOST_PACKED_RATIO * path.stat().st_size):
                 raise InputError(
                     f"{path.name}: {size >> 20} MB when unpacked; save the sheet as .csv"
+                )
+            # openpyxl would read all of a sheet that states no dimension before the first row
+            cells = sum(len(CELL.findall(archive.read(item))) for item in archive.infolist())
+            if cells > MOST_CELLS:
+                raise InputError(
+                    f"{path.name}: more than {MOST_CELLS:,} cells; save the sheet as .csv, which "
+                    "is read without this limit"
                 )
         data = io.BytesIO(path.read_bytes())
         book = load_workbook(data, read_only=True, data_only=True, keep_links=False)
