@@ -161,9 +161,12 @@ class PathMechanism(Strict):
 
     `sign` is the product of the steps' signs, neutral if any of them is; `directed` is true if
     every step is causal and all run in the same direction; `weakest` is the index of an edge.
+    `noise` is the share of rewired graphs that have a path at least as strong for the same prompt
+    (`kg.paths.noise`); None if not compared, as a direct link is not.
     """
 
     strength: float
+    noise: float | None = None
     sign: Polarity
     causal_steps: int
     directed: bool
@@ -183,6 +186,12 @@ class ScoredPath(Strict):
     mechanism: PathMechanism | None = None
     linked: bool = False
     papers: int | None = None
+
+    @property
+    def supported(self) -> bool:
+        """False if at least half of the rewired graphs have a path as strong."""
+        noise = self.mechanism.noise if self.mechanism else None
+        return noise is None or noise < 0.5
 
     @property
     def understudied(self) -> float | None:
@@ -225,6 +234,9 @@ class ScoredPath(Strict):
                 f"weakest link: {names[weak.head]} {_spoken(weak.relation)} {names[weak.tail]} "
                 f"(belief {weak.belief:.2f}, {papers} paper{'s' * (papers != 1)}{when})"
             )
+            if not self.supported:
+                share = f"{self.mechanism.noise:.0%}"
+                parts.append(f"no support in the graph: {share} of rewired graphs do as well")
         doubts = [edge for edge in self.edges if edge.contradicted]
         for edge in doubts:
             against = edge.contradicting[0] if edge.contradicting else None

@@ -125,14 +125,18 @@ class Graph(_Graph):
     1
     """
 
-    def paths(self, question: str, *, k: int = 8, max_hops: int = 5) -> PathSearch:
-        """Find the `k` best paths for a question, by logic, relevance, novelty and surprise."""
-        from kg.paths.find import PathOptions, find_paths
+    def paths(self, question: str, **options: object) -> PathSearch:
+        """Find the best paths for a question.
+
+        `options` changes those of the settings (`kg.paths.find.PathOptions`).
+        """
+        from kg.paths.find import find_paths
         from sage.run.wiring import make_embedder
         from sage.settings import load
 
-        options = PathOptions(k=k, max_hops=max_hops, co_study=False)
-        return find_paths(self, question, options, make_embedder(load()))
+        settings = load()
+        given = settings.path_options(**options)
+        return find_paths(self, question, given, make_embedder(settings))
 
 
 class Claim:

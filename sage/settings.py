@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
@@ -24,6 +24,9 @@ from sage.core.errors import InputError
 from sage.core.llm.client import Endpoint, Structured
 from sage.core.llm.messages import ModelChoice
 from sage.core.models import Strict
+
+if TYPE_CHECKING:
+    from kg.paths.find import PathOptions
 
 MISTYPED = re.compile(r"^[A-Za-z][\w+.-]*:(?!//)|^(?![A-Za-z][\w+.-]*://).*:[^/@]*@")
 """Text that looks like an address but lacks `://` after its scheme: `postgres//ann:secret@db`."""
@@ -217,6 +220,13 @@ class Settings(BaseSettings):
     sandbox: Literal["auto", "docker", "bubblewrap", "subprocess"] = "auto"
     sandbox_runtime: str | None = None
     user_tools: Path | None = None
+
+    def path_options(self, **changes: object) -> PathOptions:
+        """Build the options of every path search: the run's, its tools' and the commands'."""
+        from kg.paths.find import PathOptions
+
+        given = {"k": self.paths, "max_hops": self.max_hops, **self.weights.model_dump()}
+        return PathOptions.model_validate(given | changes)
 
     @field_validator("checkpoint_url")
     @classmethod

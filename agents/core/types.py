@@ -73,7 +73,8 @@ class Relationship(View):
     """An edge of a path as a process, with evidence for and against it.
 
     `chain` is the number of the path (from 1) to which the edge belongs, `step` its position there.
-    `remark` restates it in a model's words.
+    `supported` is false if graphs with the links swapped at random have as strong a chain: the
+    claim then has no support in the graph. `remark` restates the edge in a model's words.
     """
 
     chain: int
@@ -89,6 +90,7 @@ class Relationship(View):
     forward: bool = True
     belief: float
     contradicted: bool = False
+    supported: bool = True
     evidence: tuple[Citation, ...] = ()
     contradicting: tuple[Citation, ...] = ()
 

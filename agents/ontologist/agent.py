@@ -147,6 +147,7 @@ def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
                     forward=edge.forward,
                     belief=round(edge.belief, 4),
                     contradicted=edge.contradicted,
+                    supported=path.supported,
                     evidence=tuple(cite(item) for item in edge.evidence[:EVIDENCE_PER_EDGE]),
                     contradicting=tuple(
                         cite(item) for item in edge.contradicting[:EVIDENCE_PER_EDGE]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agents.core.base import Resources
@@ -44,8 +44,8 @@ class Measured:
     risk: int
 
 
-Ranked = tuple[int, int, int, list[Relationship], list[Measured]]
-"""A chain to rank: modalities and signs (negated), its number, its steps and its entities."""
+Ranked = tuple[bool, int, int, int, list[Relationship], list[Measured]]
+"""A chain to rank: no support, modalities and signs (negated), number, steps and entities."""
 
 
 def proposals(
@@ -55,8 +55,9 @@ def proposals(
 
     `known` is the side at higher risk of variables, from literature outside the chains.
 
-    Chains are ranked by how many entities the cohort measures (two of different modality first),
-    then by whether the literature gives a sign, then by their order in the brief.
+    Chains are ranked by whether they are stronger than in rewired graphs, then by how many entities
+    the cohort measures (two of different modality first), then by whether the literature gives a
+    sign, then by their order in the brief.
     """
     chains = sorted({edge.chain for edge in given.brief.relationships})
     excluded = excluded_keys(given.question)
@@ -72,9 +73,10 @@ def proposals(
             continue
         modalities = {item.modality for item in measured}
         signed = sum(item.risk != 0 for item in measured)
-        ranked.append((-min(len(modalities), 2), -min(signed, 2), chain, steps, measured))
-    ranked = [(*row[:4], _signed_by_others(row[4], ranked, known or {})) for row in ranked]
-    for _, _, chain, steps, measured in sorted(ranked, key=lambda row: row[:3]):
+        missing = not steps[0].supported
+        ranked.append((missing, -min(len(modalities), 2), -min(signed, 2), chain, steps, measured))
+    ranked = [(*row[:5], _signed_by_others(row[5], ranked, known or {})) for row in ranked]
+    for *_, chain, steps, measured in sorted(ranked, key=lambda row: row[:4]):
         outcomes = [name for name, kind in _entities(steps) if kind is EntityType.CLINICAL_ENDPOINT]
         endpoint = endpoint_of(given, outcomes)
         for chosen in _choices(measured):
@@ -83,7 +85,7 @@ def proposals(
                 rest = tuple(
                     measured.exposure
                     for group in ranked
-                    for measured in group[4]
+                    for measured in group[5]
                     if measured.risk
                     and measured.exposure.variable not in {c.exposure.variable for c in chosen}
                 )
@@ -97,6 +99,24 @@ def proposals(
                 )
 
 
+def list_support(
+    given: ScientistInput, resources: Resources, variables: Collection[str]
+) -> tuple[StepRef, ...]:
+    """List the steps of the chains that begin or end at one of the variables, at most 12."""
+    found: list[StepRef] = []
+    for chain in sorted({edge.chain for edge in given.brief.relationships}):
+        steps = [edge for edge in given.brief.relationships if edge.chain == chain]
+        names = [name for name, _ in _entities(steps)]
+        ends = {
+            entity.exposure.variable
+            for entity in _find_measured(steps, given.dictionary, resources.ontology)
+            if entity.name in (names[0], names[-1])
+        }
+        if ends & set(variables):
+            found += [StepRef(chain=chain, step=step.step) for step in steps]
+    return tuple(found[:12])
+
+
 def _signed_by_others(
     measured: list[Measured], ranked: Sequence[Ranked], known: Mapping[str, Level]
 ) -> list[Measured]:
@@ -106,7 +126,7 @@ def _signed_by_others(
     """
     totals = Counter({key: 1 if level == "high" else -1 for key, level in known.items()})
     for row in ranked:
-        for entity in row[4]:
+        for entity in row[5]:
             # Chains outvote `known`.
             totals[entity.exposure.variable] += 2 * entity.risk
     found = []
@@ -227,6 +247,8 @@ def _risk(name: str, steps: list[Relationship]) -> int:
     return _read_in_quotes(name, steps)
 
 
+NO_SUPPORT = "No support in the graph: its chain is no stronger than in graphs rewired at random."
+
 BETTER = re.compile(
     r"\b(?:better|longer|favou?rable|improved|good)\b[^.;]{0,40}\b(?:prognosis|survival|outcome)"
 )
@@ -282,7 +304,9 @@ def _claim(
         endpoint,
         comparison=Comparison.EXTREMES if len(chosen) > 1 else Comparison.EXPOSED_VS_REST,
         direction=Direction.HIGHER_RISK,
-        rationale="; ".join(dict.fromkeys(step.process for step in steps)) + ".",
+        rationale="; ".join(dict.fromkeys(step.process for step in steps)) + "."
+        if steps[0].supported
+        else NO_SUPPORT,
         unsigned=unsigned,
         untested=[f"{name}, as a step of the mechanism" for name in unmeasured],
     )

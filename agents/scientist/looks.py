@@ -77,7 +77,6 @@ class GraphPaths(View):
 
     source: str = Field(min_length=1, max_length=200)
     target: str = Field(min_length=1, max_length=200)
-    max_hops: int = Field(default=3, ge=1, le=5)
     limit: int = Field(default=3, ge=1, le=10)
 
 
@@ -89,9 +88,13 @@ class Quotation(View):
 
 
 class FoundPath(View):
-    """A path as a sentence, its weakest belief, and a quotation for each step."""
+    """A path as a sentence, its weakest belief, and a quotation for each step.
+
+    `supported` is false if graphs with the links swapped at random have as strong a path.
+    """
 
     sentence: str
+    supported: bool
     weakest_belief: float
     contradicted: bool
     quotations: tuple[Quotation, ...]

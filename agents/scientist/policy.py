@@ -19,7 +19,7 @@ from agents.question.carried import excluded_keys, unanswered
 from agents.question.correct import BY_HAND
 from agents.question.names import key_of
 from agents.question.types import Level, Part, PartRole, Question
-from agents.scientist.chains import BETTER, WORSE, proposals
+from agents.scientist.chains import BETTER, WORSE, list_support, proposals
 from agents.scientist.drafts import draft, endpoint_of
 from agents.scientist.looks import (
     CohortDescribe,
@@ -108,6 +108,7 @@ def investigate(given: ScientistInput, resources: Resources) -> Moves[Candidates
         *_beyond(given, asked, near, known),
         *chained[first:],
     ]
+    pool = [_with_chains(proposal, given, resources) for proposal in pool]
     excluded = excluded_keys(given.question)
     wanted = {concept.variable for concept in asked}
     pool = [
@@ -447,6 +448,16 @@ def _proposal(
         conjecture=bool(unsigned),
         concepts=tuple(dict.fromkeys(name for name in names if name))[:8],
     )
+
+
+def _with_chains(proposal: Proposal, given: ScientistInput, resources: Resources) -> Proposal:
+    """Rest a claim without support on the chains that begin or end at one of its exposures."""
+    if proposal.support:
+        return proposal
+    variables = [exposure.variable for exposure in proposal.hypothesis.exposures]
+    support = list_support(given, resources, variables)
+    absent = proposal.support_absent and not support
+    return proposal.model_copy(update={"support": support, "support_absent": absent})
 
 
 def _fit(pool: Sequence[Proposal], given: ScientistInput, asked: set[str]) -> Looks:

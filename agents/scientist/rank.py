@@ -101,11 +101,11 @@ def plausibility(proposal: Proposal, brief: OntologyBrief, found: dict[str, Cita
     """Compute the plausibility of the claim from what was read, in [0, 1].
 
     It is the geometric mean of the beliefs of the relationships that the claim rests on, reduced if
-    any is contradicted; or, if larger, 1 minus a half for each source that is not retracted and
-    reports no null finding, reduced if any does. It is low with neither, and lower if the direction
-    is a conjecture.
+    any is contradicted, without those of chains that are as strong in rewired graphs; or, if
+    larger, 1 minus a half for each source that is not retracted and reports no null finding,
+    reduced if any does. It is low with neither, and lower if the direction is a conjecture.
     """
-    used = proposal.supported_by(brief)
+    used = [item for item in proposal.supported_by(brief) if item.supported]
     cited = [found[key] for key in proposal.sources if key in found and not found[key].retracted]
     bearing = [source for source in cited if not denies(source.quote)]
     by_sources = 1 - (1 - ONE_SOURCE) ** len(bearing) if bearing else UNSUPPORTED

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from kg.lexicon.ontology import Ontology
     from kg.literature.search import Literature
     from kg.literature.types import Record
+    from kg.paths.find import PathOptions
 
 LONGEST_QUOTE = 320
 QUOTES_PER_RECORD = 3
@@ -134,8 +135,8 @@ class Workbench:
     embedder: Callable[[], Embedder]
     history: History | None = None
     measures: Measures | None = None
+    paths: PathOptions
     as_of: date | None = None
-    seed: int = 0
     found: dict[str, Citation] = field(default_factory=dict)
 
     def find_variables(self, name: str, *more: str) -> tuple[str, ...]:
@@ -191,9 +192,9 @@ class Workbench:
 
     def graph_paths(self, asked: GraphPaths) -> FoundPaths:
         """Ranked paths between two concepts, with the sentences that they were read in."""
-        from kg.paths.find import PathOptions, find_between
+        from kg.paths.find import find_between
 
-        options = PathOptions(k=asked.limit, max_hops=asked.max_hops, seed=self.seed)
+        options = self.paths.model_copy(update={"k": asked.limit})
         for name in (asked.source, asked.target):
             self.graph.resolve(name)
         found = find_between(self.graph, asked.source, asked.target, options, self.embedder())
@@ -201,6 +202,7 @@ class Workbench:
             paths=tuple(
                 FoundPath(
                     sentence=path.sentence(),
+                    supported=path.supported,
                     weakest_belief=round(min(edge.belief for edge in path.edges), 3),
                     contradicted=any(edge.contradicted for edge in path.edges),
                     quotations=tuple(

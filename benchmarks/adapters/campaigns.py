@@ -252,12 +252,12 @@ def brief_scientist(question: str, known: DataDictionary, settings: Settings) ->
     from agents.question.types import Question
     from agents.scientist.views import ScientistInput
     from kg.graph.model import Graph
-    from kg.paths.find import PathOptions, find_paths
+    from kg.paths.find import find_paths
     from sage.run.wiring import demo_graph, make_embedder, make_ontology
 
     ontology = make_ontology()
     rules = RulesReasoner(Resources(ontology=ontology))
-    options = PathOptions(k=MOST_PATHS, max_hops=settings.max_hops)
+    options = settings.path_options(k=MOST_PATHS)
     graph = Graph.load(demo_graph(settings))
     search = find_paths(graph, question, options, make_embedder(settings))
     given = OntologistInput(paths=tuple(search.paths))

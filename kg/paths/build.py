@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kg.graph.arrays import TYPES
+from kg.graph.arrays import TYPES, GraphArrays
 from kg.graph.belief import POLARITIES
 from kg.graph.model import Graph
 from kg.paths import scores
@@ -24,7 +24,7 @@ class Steps:
     direction if there are any: if two entities act on each other, the weaker action may be chosen.
     """
 
-    def __init__(self, graph: Graph, *, one_way: bool = False) -> None:
+    def __init__(self, graph: GraphArrays, *, one_way: bool = False) -> None:
         keep = np.flatnonzero(~graph.negated)
         self._n = graph.n_nodes
         h, t = graph.head[keep].astype(np.int64), graph.tail[keep].astype(np.int64)
@@ -101,6 +101,7 @@ def build_path(
     logic: float,
     weights: tuple[float, float, float, float],
     strength: float,
+    noise: NDArray[np.float64] | None = None,
 ) -> ScoredPath:
     """Build the typed path of row `n` with evidence, scores and mechanism.
 
@@ -111,6 +112,7 @@ def build_path(
     logic : cosine of the path's sentence with the prompt, in [-1, 1]; negative values count as 0
     weights : weights of Logic, Relevance, Novelty and Surprise; scaled to sum to 1
     strength : strength as a mechanism, in [0, 1] (`kg.paths.mechanism.strength`)
+    noise : strength of the best path on each rewired graph; None if not compared
 
     Returns
     -------
@@ -142,7 +144,7 @@ def build_path(
             surprise=s,
             total=w[0] * logic01 + w[1] * r + w[2] * v + w[3] * s,
         ),
-        mechanism=mechanism_of(graph, edges, forward, strength),
+        mechanism=mechanism_of(graph, edges, forward, strength, noise),
         linked=bool(np.isin(last, indices[indptr[first] : indptr[first + 1]])),
         papers=len(_documents(graph, first) & _documents(graph, last)),
     )

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kg.embedding.embed import Embedder
-from kg.graph.arrays import TYPES
+from kg.graph.arrays import TYPES, GraphArrays
 from kg.graph.model import Graph
 from kg.paths import scores
 from kg.paths.build import Steps, build_path, write_sentences
 from kg.paths.concepts import NodeClass, Understanding, check_embedder, parse_prompt
 from kg.paths.mechanism import NO_BRIDGES, carries, list_blocked_nodes, strength
+from kg.paths.noise import rewirings
 from kg.paths.score import Rows, choose, choose_strongest, score_candidates
 from kg.paths.search import Searcher, shares
 from kg.types import ConceptMatch, EntityType, PathSearch, ScoredPath
@@ -27,24 +28,21 @@ from sage.core.seeds import generator
 
 
 class PathOptions(Strict):
-    """Options of a path search.
+    """Options of a path search; the defaults are those of every run, tool and command.
 
-    `rank`: `mechanism` ranks highest the paths whose steps form a causal chain relevant to the
-    prompt; `paper` uses the composite of SAGE, equation 1 (alpha Logic, beta Relevance, gamma
-    Novelty, delta Surprise), whose total does not predict which links come true
-    (`COMPOSITE_WARNING`). `hub_cap`: maximum number of neighbors entered from a node, the least
-    connected first (0: all). `diversity`: penalty for full overlap with a path already selected, as
-    a share of the path's value; 0 gives the plain top k. `seed`: determines the order of ties, and
-    which paths are sampled if there are too many. `avoid`: types at which paths may end but through
-    which they may not pass, because they link entities that were only studied in the same way.
-    `co_study`: if no other paths are found, allow these types, and rank paths that do not carry an
-    effect from end to end (`kg.paths.mechanism.carries`); if off, a note reports that only such
-    paths exist.
+    `rank`: `mechanism` gives only paths that carry an effect from end to end
+    (`kg.paths.mechanism.carries`), the strongest first; `paper` gives any path and uses the
+    composite of SAGE, equation 1 (alpha Logic, beta Relevance, gamma Novelty, delta Surprise),
+    whose total does not predict which links come true (`COMPOSITE_WARNING`). `hub_cap`: maximum
+    number of neighbors entered from a node, the least connected first (0: all). `diversity`:
+    penalty for full overlap with a path already selected, as a share of the path's value; 0 gives
+    the plain top k. `seed`: determines the order of ties, and which paths are sampled if there are
+    too many. `avoid`: types at which paths may end but through which they may not pass, because
+    they link entities that were only studied in the same way.
     """
 
-    k: int = Field(default=8, ge=1, le=1000)
-    min_hops: int = Field(default=2, ge=1)
-    max_hops: int = Field(default=5, ge=1, le=8)
+    k: int = Field(default=6, ge=1, le=1000)
+    max_hops: int = Field(default=4, ge=1, le=8)
     logic: float = Field(default=0.2, ge=0.0)
     relevance: float = Field(default=0.2, ge=0.0)
     novelty: float = Field(default=0.3, ge=0.0)
@@ -56,12 +54,9 @@ class PathOptions(Strict):
     seed: int = Field(default=0, ge=0)
     avoid: tuple[EntityType, ...] = NO_BRIDGES
     rank: Literal["mechanism", "paper"] = "mechanism"
-    co_study: bool = True
 
     @model_validator(mode="after")
     def _consistent(self) -> PathOptions:
-        if self.min_hops > self.max_hops:
-            raise ValueError(f"min_hops {self.min_hops} is larger than max_hops {self.max_hops}")
         if self.logic + self.relevance + self.novelty + self.surprise <= 0:
             raise ValueError("all four path weights are zero")
         return self
@@ -83,13 +78,17 @@ _SINKS = {EntityType.CLINICAL_ENDPOINT, EntityType.COHORT}
 
 
 class _Leg(BaseModel):
-    """A search from a source to a set of targets."""
+    """A search from a source to a set of targets.
+
+    `min_hops` is 1 if the prompt asks for these ends, so that a direct link counts, else 2.
+    """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     source: int
     targets: NDArray[np.int32]
     through: bool
+    min_hops: int = 1
 
 
 def find_between(
@@ -101,11 +100,11 @@ def find_between(
     *,
     domain: str | None = None,
 ) -> PathSearch:
-    """Find paths, including direct links, between two nodes given by id, name or alias.
+    """Find paths between two nodes given by id, name or alias.
 
     Parameters
     ----------
-    options : number, length and ranking of paths; `min_hops` is always 1
+    options : number, length and ranking of paths
     embedder : the model that computed the graph's vectors
     domain : text against which Relevance is measured; None for the prompt "a and b"
 
@@ -119,7 +118,6 @@ def find_between(
     InputError
         If the graph's vectors were computed by a model other than `embedder`.
     """
-    options = options.model_copy(update={"min_hops": 1})
     prompt = f"{a} and {b}"
     return find_paths(graph, prompt, options, embedder, domain=domain, sources=[a], targets=[b])
 
@@ -168,22 +166,15 @@ def find_paths(
     legs = _legs(graph, said, start, end, embedder)
     if not legs:
         return _nothing(graph, said)
-    rows, total, complete = _candidates(graph, legs, options, options.min_hops, said)
-    if not len(rows) and options.min_hops > 1:
-        rows, total, complete = _candidates(graph, legs, options, 1, said)
-        if len(rows):
-            said.notes.append("Only direct links were found: no path of two or more steps.")
+    rows, total, complete = _candidates(graph, legs, options, said)
     if not len(rows) and options.avoid:
         opened = options.model_copy(update={"avoid": ()})
-        alike, total, complete = _candidates(graph, legs, opened, options.min_hops, said)
+        alike, _, _ = _candidates(graph, legs, opened, said)
         if len(alike):
             said.notes.append(
                 "These concepts are linked only through the setting, an endpoint, a cohort or a "
                 "method: such paths show that they were studied together, not how they act."
             )
-        if options.co_study:
-            rows = alike
-        elif len(alike):
             _say_nearest(graph, alike, said, options, embedder, domain)
             return _result(said, (), 0)
     if not complete:
@@ -199,18 +190,35 @@ def find_paths(
         said.notes += [_neighbors(graph, graph.position[match.node_id]) for match in said.concepts]
         return _result(said, (), 0)
     rows = _through_named(graph, rows, said, options)
-    if not options.co_study and options.rank == "mechanism":
+    noise = None
+    if options.rank == "mechanism":
         alike = rows
         rows = rows[carries(rows, *Steps(graph, one_way=True).choose_edges(rows), graph)]
         if not len(rows):
             said.notes.append(
                 "These concepts are linked only by entities that act on both, are acted on by "
-                "both, or were studied with both: no effect passes between them."
+                "both, were studied with both, or are linked to almost everything: no effect "
+                "passes between them."
             )
             _say_nearest(graph, alike, said, options, embedder, domain)
             return _result(said, (), 0)
-    paths = _rank_paths(graph, rows, said, options, embedder, domain)
+        noise = _rewired_strengths(graph, legs, options, said)
+    paths = _rank_paths(graph, rows, said, options, embedder, domain, noise)
     return _result(said, paths, len(rows))
+
+
+def _rewired_strengths(
+    graph: Graph, legs: list[_Leg], options: PathOptions, said: Understanding
+) -> NDArray[np.float64]:
+    """Find the strength of the best path for the same searches on each rewired graph, (20,)."""
+    blocked = _list_blocked(graph, options, said)
+    best = []
+    for noise in rewirings(graph):
+        rows, _, _ = _search_legs(noise, legs, options, blocked)
+        steps = Steps(noise, one_way=True).choose_edges(rows)
+        held = strength(rows, *steps, noise)[carries(rows, *steps, noise)]
+        best.append(float(held.max(initial=0.0)))
+    return np.array(best)
 
 
 def _say_nearest(
@@ -224,7 +232,7 @@ def _say_nearest(
     """Add a note about the best of the paths that are not mechanisms."""
     single = options.model_copy(update={"k": 1})
     best = _rank_paths(graph, rows, replace(said, notes=[]), single, embedder, domain)
-    said.notes.append(f"Nearest: {best[0].account()} `--co-study` shows such paths.")
+    said.notes.append(f"Nearest: {best[0].account()}")
 
 
 def _neighbors(graph: Graph, node: int) -> str:
@@ -383,7 +391,9 @@ def _to_classes(
         ends = [(source, members[~np.isin(members, [*begin, *setting])]) for source in begin[:4]]
         through = not set(group.types) & _SINKS
         found = [
-            _Leg(source=s, targets=targets, through=through) for s, targets in ends if len(targets)
+            _Leg(source=s, targets=targets, through=through, min_hops=1 if phrase else 2)
+            for s, targets in ends
+            if len(targets)
         ]
         legs += found
         names = " or ".join(kind.value for kind in group.types)
@@ -415,11 +425,16 @@ def _closest(
 
 
 def _candidates(
-    graph: Graph, legs: list[_Leg], options: PathOptions, min_hops: int, said: Understanding
+    graph: Graph, legs: list[_Leg], options: PathOptions, said: Understanding
 ) -> tuple[Rows, int, bool]:
     """Find the distinct paths of all searches, their number, and whether the search completed."""
+    return _search_legs(graph, legs, options, _list_blocked(graph, options, said))
+
+
+def _search_legs(
+    graph: GraphArrays, legs: list[_Leg], options: PathOptions, blocked: NDArray[np.int32]
+) -> tuple[Rows, int, bool]:
     room = shares([options.max_candidates] * len(legs), options.max_candidates)
-    blocked = _list_blocked(graph, options, said)
     parts: list[Rows] = []
     total, complete = 0, True
     for leg, most in zip(legs, room, strict=True):
@@ -427,7 +442,7 @@ def _candidates(
             complete = False
             continue
         found = _search(graph, leg, options, blocked).spread(
-            leg.source, most, min_hops, options.seed
+            leg.source, most, min(leg.min_hops, options.max_hops), options.seed
         )
         rows = np.full((len(found.rows), options.max_hops + 1), -1, dtype=np.int32)
         rows[:, : found.rows.shape[1]] = found.rows
@@ -448,7 +463,9 @@ def _list_blocked(graph: Graph, options: PathOptions, said: Understanding) -> ND
     return blocked
 
 
-def _search(graph: Graph, leg: _Leg, options: PathOptions, blocked: NDArray[np.int32]) -> Searcher:
+def _search(
+    graph: GraphArrays, leg: _Leg, options: PathOptions, blocked: NDArray[np.int32]
+) -> Searcher:
     indptr, indices = graph.adjacency
     return Searcher(
         indptr,
@@ -476,6 +493,7 @@ def _rank_paths(
     options: PathOptions,
     embedder: Embedder,
     domain: str | None,
+    noise: NDArray[np.float64] | None = None,
 ) -> tuple[ScoredPath, ...]:
     context = domain or said.domain
     if context is None:
@@ -488,7 +506,7 @@ def _rank_paths(
         _vectors(graph, on_paths, embedder).astype(np.float64) - center, axis=1
     )
     raw = score_candidates(rows, distances, graph.degree, graph.types, len(TYPES))
-    steps = Steps(graph, one_way=not options.co_study)
+    steps = Steps(graph, one_way=True)
 
     def logic_of(some: Sequence[int]) -> scores.Floats:
         return scores.logic(query, embedder.embed(write_sentences(graph, steps, rows[list(some)])))
@@ -501,7 +519,9 @@ def _rank_paths(
     else:
         choice = choose_strongest(rows, held, options.k, options.diversity, logic_of, tie)
     paths = [
-        build_path(graph, steps, rows[n], raw, n, choice.logic[n], options.weights, float(held[n]))
+        build_path(
+            graph, steps, rows[n], raw, n, choice.logic[n], options.weights, float(held[n]), noise
+        )
         for n in choice.rows
     ]
     if options.rank == "mechanism":

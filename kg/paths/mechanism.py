@@ -12,9 +12,8 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from kg.graph.arrays import TYPES
+from kg.graph.arrays import TYPES, GraphArrays
 from kg.graph.belief import CAUSAL, POLARITIES, SIGNS
-from kg.graph.model import Graph
 from kg.paths.score import Rows
 from kg.types import EntityType, PathMechanism
 
@@ -39,6 +38,9 @@ FORK = 0.85
 STUDIED_ALIKE = 0.4
 #: ... for each step beyond the second.
 LONGER = 0.9
+
+#: Minimum number of neighbors of a hub, however small the graph.
+_SMALLEST_HUB = 10
 
 #: Types that link entities that were only measured or studied alike.
 NO_BRIDGES = (
@@ -72,7 +74,7 @@ _SETTING = re.compile(
 )
 
 
-def list_blocked_nodes(graph: Graph, types: tuple[EntityType, ...]) -> NDArray[np.int32]:
+def list_blocked_nodes(graph: GraphArrays, types: tuple[EntityType, ...]) -> NDArray[np.int32]:
     """List nodes to exclude from the inside of paths: given types, readouts, and named settings.
 
     Settings are excluded because a cancer links everything that was studied in it.
@@ -88,7 +90,7 @@ def list_blocked_nodes(graph: Graph, types: tuple[EntityType, ...]) -> NDArray[n
     return np.array(found, dtype=np.int32)
 
 
-def weigh_relations(graph: Graph) -> Floats:
+def weigh_relations(graph: GraphArrays) -> Floats:
     """Weigh how strongly each edge's relation asserts a mechanism, (m,), from 0.3 to 1."""
     weight = dict.fromkeys(CAUSAL, _CAUSAL)
     weight |= dict.fromkeys(PHYSICAL, _PHYSICAL)
@@ -101,7 +103,7 @@ def strength(
     rows: Rows,
     edges: NDArray[np.int64],
     forward: NDArray[np.bool_],
-    graph: Graph,
+    graph: GraphArrays,
 ) -> Floats:
     """Compute the strength of each path as a mechanism, in [0, 1].
 
@@ -142,7 +144,17 @@ def strength(
     return value
 
 
-def acting(graph: Graph) -> NDArray[np.bool_]:
+def find_hubs(graph: GraphArrays) -> NDArray[np.bool_]:
+    """Find the nodes that are linked to so many others that they explain nothing alone, (n,).
+
+    Two nodes whose degrees exceed the structural cutoff sqrt(2 m) of a graph of m links are
+    expected to be linked whatever they are (Boguñá, Pastor-Satorras and Vespignani, 2004).
+    """
+    cutoff = max(_SMALLEST_HUB, float(np.sqrt(graph.degree.sum())))
+    return np.asarray(graph.degree > cutoff, dtype=np.bool_)
+
+
+def acting(graph: GraphArrays) -> NDArray[np.bool_]:
     """Check whether each edge is causal, (m,)."""
     return np.asarray(weigh_relations(graph) >= _CAUSAL, dtype=np.bool_)
 
@@ -153,7 +165,7 @@ def turns(acts: NDArray[np.bool_], forward: NDArray[np.bool_]) -> NDArray[np.boo
 
 
 def carries(
-    rows: Rows, edges: NDArray[np.int64], forward: NDArray[np.bool_], graph: Graph
+    rows: Rows, edges: NDArray[np.int64], forward: NDArray[np.bool_], graph: GraphArrays
 ) -> NDArray[np.bool_]:
     """Check whether an effect can propagate along each path, so that it can be a mechanism, (n,).
 
@@ -162,7 +174,8 @@ def carries(
     one cause. Entities that bind each other are interchangeable. A step that only associates may
     end the path at something observed in tissue or patients (a disease, an endpoint, a feature). A
     step that only states a location may end it at a tissue or a feature, but not at a disease,
-    because a level in a disease does not explain either of them.
+    because a level in a disease does not explain either of them. At least one inner node must not
+    be a hub (`find_hubs`).
 
     Parameters
     ----------
@@ -187,12 +200,18 @@ def carries(
     vague = (there & (role <= _ASSOCIATED)[edges] & ~seen) | (located & (ill | ~seen))
     broken = turns(acts, forward) | vague.any(axis=1) | (idle[:, :-1] & idle[:, 1:]).any(axis=1)
     direct = there.sum(axis=1) == 1
-    passes: NDArray[np.bool_] = np.logical_or(direct, acts.any(axis=1) & ~broken)
+    passed = (rows[:, 1:-1] >= 0) & (rows[:, 2:] >= 0)
+    borne = (passed & ~find_hubs(graph)[rows[:, 1:-1]]).any(axis=1)
+    passes: NDArray[np.bool_] = np.logical_or(direct, acts.any(axis=1) & ~broken & borne)
     return passes
 
 
 def mechanism_of(
-    graph: Graph, edges: NDArray[np.int64], forward: NDArray[np.bool_], value: float
+    graph: GraphArrays,
+    edges: NDArray[np.int64],
+    forward: NDArray[np.bool_],
+    value: float,
+    noise: Floats | None = None,
 ) -> PathMechanism:
     """Describe a path as a mechanism by its overall sign, direction and weakest link.
 
@@ -201,6 +220,8 @@ def mechanism_of(
     edges : (s,) the path's edges in order, not empty
     forward : (s,) whether the path walks each edge in its own direction
     value : the path's strength in [0, 1], from `strength`
+    noise : strength of the best path on each rewired graph; None if not compared. A direct link is
+        a statement of the literature and is not compared.
 
     Returns
     -------
@@ -214,6 +235,7 @@ def mechanism_of(
     ahead = forward[causal]
     return PathMechanism(
         strength=value,
+        noise=None if noise is None or len(edges) == 1 else float((noise >= value).mean()),
         sign=POLARITIES[int(np.flatnonzero(sign == SIGNS)[0])],
         causal_steps=int(causal.sum()),
         directed=bool(causal.all() and (ahead.all() or not ahead.any())),

@@ -118,18 +118,15 @@ class PathsInput(Strict):
     prompt: str | None = Field(default=None, max_length=4000, description="A research question")
     source: str | None = Field(default=None, max_length=200)
     target: str | None = Field(default=None, max_length=200)
-    k: int = Field(default=8, ge=1, le=100, description="Maximum number of paths")
-    max_hops: int = Field(default=5, ge=1, le=8)
+    k: int = Field(default=6, ge=1, le=100, description="Maximum number of paths")
+    max_hops: int = Field(default=4, ge=1, le=8)
     seed: int = Field(default=0, ge=0)
-    co_study: bool = Field(
-        default=False,
-        description="If no path is found, return pairs that are only studied together",
-    )
 
 
 class PathRow(BaseModel):
     """A path: its sentence, the strength of its mechanism, and its nodes.
 
+    `supported` is false if graphs with the links swapped at random have as strong a path.
     `understudied` is 1 if no paper is about both ends, and less the more papers are. `scores` are
     those of the SAGE paper; they do not predict later links.
     """
@@ -137,6 +134,7 @@ class PathRow(BaseModel):
     sentence: str
     account: str
     mechanism: float
+    supported: bool
     understudied: float
     nodes: list[str]
     scores: PathScores
@@ -172,9 +170,7 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
     graph = open_graph(given.graph, context)
     embedder = load_embedder(graph, context)
     context.progress(0.3, "searching paths")
-    options = PathOptions(
-        k=given.k, max_hops=given.max_hops, seed=given.seed, co_study=given.co_study
-    )
+    options = PathOptions(k=given.k, max_hops=given.max_hops, seed=given.seed)
     ends = (given.source, given.target)
     if given.prompt is not None and ends == (None, None):
         found = find_paths(graph, given.prompt, options, embedder)
@@ -194,6 +190,7 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
                 sentence=path.sentence(),
                 account=path.account(),
                 mechanism=path.mechanism.strength,
+                supported=path.supported,
                 understudied=path.understudied,
                 nodes=[node.id for node in path.nodes],
                 scores=path.scores,

@@ -25,8 +25,13 @@ if TYPE_CHECKING:
 def list_paths(
     concepts: Annotated[list[str], typer.Argument(help="Two node names, or a question in quotes.")],
     graph: GraphPath,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of paths.")] = 6,
-    max_hops: Annotated[int, typer.Option(min=1, max=8, help="Maximum length of a path.")] = 4,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of paths; default: the settings'.")
+    ] = None,
+    max_hops: Annotated[
+        int | None,
+        typer.Option(min=1, max=8, help="Maximum length of a path; default: the settings'."),
+    ] = None,
     as_of: AsOf = None,
     domain: Annotated[
         str | None, typer.Option(help="Disease or field against which relevance is measured.")
@@ -36,13 +41,6 @@ def list_paths(
         Literal["mechanism", "paper"],
         typer.Option(help="Rank by mechanistic strength, or by the composite of the SAGE paper."),
     ] = "mechanism",
-    co_study: Annotated[
-        bool,
-        typer.Option(
-            "--co-study",
-            help="If no other path exists, show concepts that were only studied together.",
-        ),
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find paths between two concepts, or for a question, the strongest mechanism first.
@@ -53,7 +51,7 @@ def list_paths(
 
     Example: sage kg paths "How do TLS affect survival in bladder cancer?" --graph graph/
     """
-    from kg.paths.find import PathOptions, find_between, find_paths
+    from kg.paths.find import find_between, find_paths
     from sage.cli.console import err, out, print_json
     from sage.run.wiring import make_embedder
     from sage.settings import load
@@ -61,15 +59,8 @@ def list_paths(
     if len(concepts) > 2:
         raise InputError(f"{len(concepts)} concepts were given; give two, or a question in quotes")
     settings = load()
-    options = PathOptions(
-        k=limit,
-        max_hops=max_hops,
-        min_hops=min(2, max_hops),
-        **settings.weights.model_dump(),
-        seed=seed,
-        rank=rank,
-        co_study=co_study,
-    )
+    asked = {"k": limit, "max_hops": max_hops, "seed": seed, "rank": rank}
+    options = settings.path_options(**{name: x for name, x in asked.items() if x is not None})
     loaded = load_graph(graph, as_of)
     embedder = make_embedder(settings)
     with err.status("searching"):

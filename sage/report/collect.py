@@ -85,13 +85,14 @@ class Chain:
     """A path as a sentence, with the key of its scores and its steps.
 
     `axes` is `linked` if the graph links the two ends directly, `open` if it does not, and empty if
-    the numbers are missing.
+    the numbers are missing. `supported` is false if rewired graphs have as strong a path.
     """
 
     key: str
     sentence: str
     steps: list[Step]
     axes: str = ""
+    supported: bool = True
 
 
 @dataclass
@@ -461,7 +462,8 @@ def _chains(
                     remark=row.remark,
                 )
             )
-        found.append(Chain(key=key, sentence=path.sentence(), steps=steps, axes=axes))
+        said = path.sentence()
+        found.append(Chain(key, said, steps, axes=axes, supported=path.supported))
     return found
 
 

@@ -66,9 +66,8 @@ def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
 
     A query may name types ("genes"), which the graph search reads from a sentence.
     """
-    from kg.paths.find import PathOptions, find_paths
+    from kg.paths.find import find_paths
 
-    settings = services.settings
     asked = prompt
     if query.sources or query.targets:
         sides = [", ".join(item) for item in (query.sources, query.targets) if item]
@@ -76,12 +75,7 @@ def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
     return find_paths(
         services.graph,
         asked,
-        PathOptions(
-            k=settings.paths,
-            max_hops=settings.max_hops,
-            **settings.weights.model_dump(),
-            seed=services.spec.seed,
-        ),
+        services.settings.path_options(seed=services.spec.seed),
         services.embedder,
         domain=query.domain,
     )

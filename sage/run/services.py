@@ -210,7 +210,7 @@ class Services:
             history=self.spec.history,
             measures=self._measures(),
             as_of=date(year, 12, 31) if year else None,
-            seed=self.spec.seed,
+            paths=self.settings.path_options(seed=self.spec.seed),
         )
 
     def _measures(self) -> MapMeasures | None:

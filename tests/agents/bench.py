@@ -17,6 +17,7 @@ from agents.scientist.views import ScientistInput
 from kg.lexicon.ontology import Ontology
 from kg.literature.local import LocalIndex
 from kg.literature.search import Literature
+from kg.paths.find import PathOptions
 from kg.types import EntityType, Polarity
 from tests.kg.gr_helpers import EMBEDDER, bladder, graph
 from validation import cohort as cohorts
@@ -82,6 +83,7 @@ def bench(cohort: Cohort, history: History | None = None, minimum: int = 5) -> W
         cohort=BlindCohort(cohort, minimum),
         ontology=ONTOLOGY,
         embedder=lambda: EMBEDDER,
+        paths=PathOptions(),
         history=history,
     )
 

@@ -12,7 +12,7 @@ from tests.kg.gr_helpers import EMBEDDER, C, D, E, G, P, graph, triple
 
 UP, DOWN = Polarity.POSITIVE, Polarity.NEGATIVE
 PLAIN = PathOptions()
-STRICT = PathOptions(co_study=False)
+ANY = PathOptions(rank="paper")
 
 
 def act(head, tail, relation="activates", polarity=UP, types=(G, G), **more):  # type: ignore[no-untyped-def]
@@ -35,14 +35,14 @@ def test_signs_compose_along_a_path(first: Polarity, second: Polarity, sign: Pol
     assert word in path.account()
 
 
-def test_what_acts_comes_before_what_only_associates() -> None:
+def test_what_acts_is_shown_and_what_only_associates_is_not() -> None:
     told = [
         triple("AAA1", "MID1", types=(G, G)), triple("MID1", "CCC1", types=(G, G)),
         act("AAA1", "MID2"), act("MID2", "CCC1"),
     ]  # fmt: skip
     found = find_between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths
-    assert [path.nodes[1].name for path in found] == ["MID2", "MID1"]
-    assert [path.mechanism.causal_steps for path in found if path.mechanism] == [2, 0]
+    assert [path.nodes[1].name for path in found] == ["MID2"]
+    assert [path.mechanism.causal_steps for path in found if path.mechanism] == [2]
 
 
 def test_two_causes_of_one_effect_are_no_mechanism_between_them() -> None:
@@ -51,12 +51,12 @@ def test_two_causes_of_one_effect_are_no_mechanism_between_them() -> None:
         act("AAA1", "MID1"), act("MID1", "CCC1"),
     ]  # fmt: skip
     found = find_between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths
-    assert [path.nodes[1].name for path in found] == ["MID1", "SUM1"]
+    assert [path.nodes[1].name for path in found] == ["MID1"]
 
 
 def test_a_hub_explains_less_than_a_node_with_few_neighbors() -> None:
     told = [act("AAA1", "HUB1"), act("HUB1", "CCC1"), act("AAA1", "MID1"), act("MID1", "CCC1")]
-    told += [act("HUB1", f"LEAF{n}") for n in range(30)]
+    told += [act("HUB1", f"LEAF{n}") for n in range(8)]
     found = find_between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths
     assert [path.nodes[1].name for path in found] == ["MID1", "HUB1"]
     strengths = [path.mechanism.strength for path in found if path.mechanism]
@@ -78,11 +78,10 @@ def test_a_hub_explains_less_than_a_node_with_few_neighbors() -> None:
 def test_endpoints_methods_and_settings_are_no_bridges(bridge: str, kind: EntityType) -> None:
     told = [act("AAA1", bridge, types=(G, kind)), act("CCC1", bridge, types=(G, kind))]
     g = graph(told)
-    found = find_between(g, "AAA1", "CCC1", STRICT, EMBEDDER)
+    found = find_between(g, "AAA1", "CCC1", PLAIN, EMBEDDER)
     assert found.paths == ()
     assert any("studied together" in note for note in found.notes)
-    shown = find_between(g, "AAA1", "CCC1", PLAIN, EMBEDDER)
-    assert [node.name for node in shown.paths[0].nodes] == ["AAA1", bridge, "CCC1"]
+    assert any(bridge in note for note in found.notes)
 
 
 def test_microrna_is_a_class_of_nodes_that_paths_run_through() -> None:
@@ -113,14 +112,13 @@ def test_where_there_is_no_mechanism_the_notes_say_why_and_what_is_nearest() -> 
         act("hypoxia", "HIF1A", types=(P, G)),
         act("cisplatin resistance", "HIF1A", types=(P, G)),
     ]
-    found = find_paths(graph(told), question, STRICT, EMBEDDER)
+    found = find_paths(graph(told), question, PLAIN, EMBEDDER)
     assert not found.paths
     notes = " ".join(found.notes)
     assert 'no node of the class "microRNAs"' in notes
     assert "Nearest: hypoxia activates HIF1A; cisplatin resistance activates HIF1A" in notes
-    assert "`--co-study` shows such paths" in notes
     apart = [act("hypoxia", "HIF1A", types=(P, G)), act("cisplatin resistance", "MDR1")]
-    notes = " ".join(find_paths(graph(apart), question, STRICT, EMBEDDER).notes)
+    notes = " ".join(find_paths(graph(apart), question, PLAIN, EMBEDDER).notes)
     assert "hypoxia is linked to HIF1A. cisplatin resistance is linked to MDR1." in notes
 
 
@@ -160,7 +158,7 @@ def test_the_account_names_the_weakest_link_and_the_contradiction() -> None:
 )
 def test_each_direction_reads_as_what_was_said(edges: list[tuple[str, str]], said: str) -> None:
     g = graph([act(head, tail) for head, tail in edges])
-    account = find_between(g, "A1", "C1", PLAIN, EMBEDDER).paths[0].account()
+    account = find_between(g, "A1", "C1", ANY, EMBEDDER).paths[0].account()
     assert account.startswith(said + ";")
 
 
@@ -220,9 +218,9 @@ def told(head, tail, types):  # type: ignore[no-untyped-def]
     ],
 )  # fmt: skip
 def test_what_runs_on_from_end_to_end_is_a_mechanism(edges, carried) -> None:  # type: ignore[no-untyped-def]
-    found = find_between(graph(edges), "AA", "CC", STRICT, EMBEDDER)
+    found = find_between(graph(edges), "AA", "CC", PLAIN, EMBEDDER)
     assert bool(found.paths) is carried
     ahead = {e.forward for p in found.paths for e in p.edges if e.relation in CAUSAL}
     assert len(ahead) < 2  # the steps shown are those that run one way
     assert carried or any("no effect passes between" in note for note in found.notes)
-    assert find_between(graph(edges), "AA", "CC", PLAIN, EMBEDDER).paths
+    assert find_between(graph(edges), "AA", "CC", ANY, EMBEDDER).paths

@@ -8,7 +8,7 @@ import pytest
 
 from kg.graph.model import Graph
 from kg.paths.find import PathOptions
-from sage.settings import Weights
+from sage.settings import Settings, Weights
 from tests.kg.gr_helpers import graph, triple
 from tests.kg.test_gr_graph import edge_of
 
@@ -55,7 +55,7 @@ def test_the_weights_of_a_path_are_those_of_the_paper() -> None:
     assert Weights().model_dump() == weights
     options = PathOptions()
     assert {name: getattr(options, name) for name in weights} == weights
-    assert (options.k, options.min_hops, options.max_hops) == (8, 2, 5)
+    assert (options.k, options.max_hops) == (Settings().paths, Settings().max_hops) == (6, 4)
     assert (options.diversity, options.hub_cap, options.seed) == (0.3, 200, 0)
     assert (options.max_candidates, options.budget) == (2000, 20_000_000)
 
@@ -63,7 +63,7 @@ def test_the_weights_of_a_path_are_those_of_the_paper() -> None:
 @pytest.mark.parametrize(
     "fields",
     [{name: -0.01} for name in ("logic", "relevance", "novelty", "surprise", "diversity")]
-    + [{"k": 0}, {"k": 1001}, {"min_hops": 0}, {"max_hops": 9}, {"min_hops": 6}, {"seed": -1},
+    + [{"k": 0}, {"k": 1001}, {"max_hops": 0}, {"max_hops": 9}, {"seed": -1},
        {"hub_cap": -1}, {"max_candidates": 0}, {"max_candidates": 1_000_001}, {"budget": 0},
        dict.fromkeys(("logic", "relevance", "novelty", "surprise"), 0.0)],
 )  # fmt: skip

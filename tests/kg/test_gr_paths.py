@@ -20,6 +20,8 @@ from kg.paths.search import Searcher, shares
 from kg.types import EntityType
 from tests.kg.gr_helpers import EMBEDDER, C, D, E, G, P, T, bladder, graph, triple
 
+ANY = PathOptions(rank="paper")
+
 
 def csr(edges: Sequence[tuple[int, int]], n: int) -> tuple[np.ndarray, np.ndarray]:
     pairs = np.array(list(edges), dtype=np.int32).reshape(-1, 2)
@@ -164,7 +166,7 @@ def star() -> Graph:
 
 
 def test_one_candidate_gets_the_middle_for_what_only_compares() -> None:
-    path = find_between(star(), "leafa", "leafb", PathOptions(), EMBEDDER).paths[0]
+    path = find_between(star(), "leafa", "leafb", ANY, EMBEDDER).paths[0]
     assert (path.scores.novelty, path.scores.surprise) == (0.5, 0.5)
     assert path.scores.novelty_raw > 0
 
@@ -192,14 +194,14 @@ def test_scores_of_a_path_are_those_of_the_formulas() -> None:
 
 
 def test_edges_carry_evidence_and_contradicting_evidence() -> None:
-    found = find_between(graph(bladder()), "CXCL13", "overall survival", PathOptions(), EMBEDDER)
+    found = find_between(graph(bladder()), "CXCL13", "overall survival", ANY, EMBEDDER)
     direct = next(p for p in found.paths if len(p.edges) == 1).edges[0]
     assert direct.contradicted
     assert {e.doc_id for e in (*direct.evidence, *direct.contradicting)} == {"b", "c"}
 
 
 def test_steps_against_an_edge_are_marked() -> None:
-    found = find_between(star(), "leafa", "leafb", PathOptions(), EMBEDDER)
+    found = find_between(star(), "leafa", "leafb", ANY, EMBEDDER)
     assert [e.forward for e in found.paths[0].edges] == [True, False]
     assert found.paths[0].sentence() == (
         "leafa associated with middle (inverse of associated with) leafb"
@@ -207,7 +209,7 @@ def test_steps_against_an_edge_are_marked() -> None:
 
 
 def test_a_prompt_with_one_thing_and_a_class_leads_to_the_class_and_to_endpoints() -> None:
-    found = find_paths(graph(bladder()), "TLS and genes in bladder cancer", PathOptions(), EMBEDDER)
+    found = find_paths(graph(bladder()), "TLS and genes in bladder cancer", ANY, EMBEDDER)
     assert [(c.phrase, c.name) for c in found.concepts] == [
         ("TLS", "tertiary lymphoid structures"),
         ("bladder cancer", "bladder cancer"),
@@ -225,10 +227,7 @@ def test_different_prompts_give_different_paths() -> None:
         "B cells and lipid metabolism",
     ]
     ends = [
-        {
-            (p.nodes[0].name, p.nodes[-1].name)
-            for p in find_paths(g, q, PathOptions(), EMBEDDER).paths
-        }
+        {(p.nodes[0].name, p.nodes[-1].name) for p in find_paths(g, q, ANY, EMBEDDER).paths}
         for q in prompts
     ]
     assert all(ends)
@@ -237,14 +236,14 @@ def test_different_prompts_give_different_paths() -> None:
 
 
 def test_a_prompt_that_names_nothing_says_what_is_near() -> None:
-    found = find_paths(graph(bladder()), "quantum gravity", PathOptions(), EMBEDDER)
+    found = find_paths(graph(bladder()), "quantum gravity", ANY, EMBEDDER)
     assert found.paths == ()
     assert found.unmatched == ("quantum gravity",)
     assert any("sage kg show" in note for note in found.notes)
 
 
 def test_a_misspelled_thing_is_matched_and_shown_as_such() -> None:
-    found = find_paths(graph(bladder()), "lipid metabolsm and CXCL13", PathOptions(), EMBEDDER)
+    found = find_paths(graph(bladder()), "lipid metabolsm and CXCL13", ANY, EMBEDDER)
     how = {c.phrase: (c.name, c.how) for c in found.concepts}
     assert how["lipid metabolsm"] == ("lipid metabolism", "similar spelling")
 
@@ -253,23 +252,21 @@ def test_common_words_do_not_name_genes() -> None:
     g = graph(
         [*bladder(), triple("WAS", "CXCL13", types=(G, G)), triple("MAX", "CXCL13", types=(G, G))]
     )
-    found = find_paths(g, "it was the max of FABP5", PathOptions(), EMBEDDER)
+    found = find_paths(g, "it was the max of FABP5", ANY, EMBEDDER)
     assert [c.name for c in found.concepts] == ["FABP5"]
-    named = find_paths(g, "WAS and FABP5", PathOptions(), EMBEDDER)
+    named = find_paths(g, "WAS and FABP5", ANY, EMBEDDER)
     assert [c.name for c in named.concepts] == ["WAS", "FABP5"]
 
 
 def test_a_symbol_is_not_taken_for_one_that_looks_like_it() -> None:
     g = graph([triple("VEGFC", "hsa-miR-21", types=(G, G)), triple("VEGFC", "necrosis")])
-    found = find_paths(g, "VEGFB and hsa-miR-22 in necrosys", PathOptions(), EMBEDDER)
+    found = find_paths(g, "VEGFB and hsa-miR-22 in necrosys", ANY, EMBEDDER)
     assert [c.name for c in found.concepts] == ["necrosis"]
     assert found.unmatched == ("VEGFB", "hsa-miR-22")
 
 
 def test_an_unknown_target_is_reported_with_its_nearest() -> None:
-    found = find_paths(
-        graph(bladder()), "x", PathOptions(), EMBEDDER, sources=["FABP5"], targets=["B-sells"]
-    )
+    found = find_paths(graph(bladder()), "x", ANY, EMBEDDER, sources=["FABP5"], targets=["B-sells"])
     assert found.paths == ()
     assert found.unmatched == ("B-sells",)
     assert any('"B cells"' in note for note in found.notes)

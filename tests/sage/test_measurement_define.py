@@ -14,6 +14,7 @@ from agents.scientist.looks import MeasurementDefine
 from agents.scientist.tools import Workbench
 from benchmarks.adapters.measures import COHORT, simulate
 from kg.literature.search import Literature
+from kg.paths.find import PathOptions
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import MapsOnDisk, write_maps
 from mcp_servers.measures.table import measure_patients
@@ -67,6 +68,7 @@ def bench(services: Services) -> Workbench:
         cohort=BlindCohort(services.cohort, 5),
         ontology=ONTOLOGY,
         embedder=lambda: EMBEDDER,
+        paths=PathOptions(),
         measures=services._measures(),
     )
 
