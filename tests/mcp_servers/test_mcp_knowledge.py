@@ -52,10 +52,12 @@ def test_the_ontology_says_what_names_mean(registry: Registry, context: ToolCont
 def test_paths_join_two_entities(registry: Registry, context: ToolContext) -> None:
     given = {"graph": ".", "source": "FABP5", "target": "overall survival"}
     assert not registry.run("graph_paths", given, context).result["paths"], "only studied together"
-    found = registry.run("graph_paths", {**given, "co_study": True}, context).result
+    given["target"] = "lipid metabolism"
+    found = registry.run("graph_paths", given, context).result
     assert found["paths"]
     best = found["paths"][0]
     assert best["sentence"].startswith("FABP5")
+    assert best["supported"]
     assert 0 <= best["scores"]["total"] <= 1
     assert best["papers"]
     with pytest.raises(InputError, match="target"):
