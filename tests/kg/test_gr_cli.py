@@ -37,7 +37,7 @@ def answer(*arguments: str) -> Any:
 
 
 def test_the_domain_changes_relevance_only(folder: Path) -> None:
-    pair = ("paths", "FABP5", "overall survival", "-g", str(folder), "--co-study")
+    pair = ("paths", "FABP5", "overall survival", "-g", str(folder), "--rank", "paper")
     one, other = answer(*pair, "--domain", "bladder cancer"), answer(*pair, "--domain", "B cells")
     scores = [
         {tuple(n["name"] for n in p["nodes"]): p["scores"] for p in x["paths"]}
@@ -51,7 +51,7 @@ def test_the_domain_changes_relevance_only(folder: Path) -> None:
 
 
 def test_paths_of_the_past_know_only_the_past(folder: Path) -> None:
-    pair = ("paths", "TLS", "overall survival", "-g", str(folder), "--co-study")
+    pair = ("paths", "TLS", "overall survival", "-g", str(folder), "--rank", "paper")
     years = {
         e["year"]
         for p in answer(*pair, "--as-of", "2016")["paths"]
@@ -75,7 +75,7 @@ def test_a_concept_that_the_graph_lacks_is_refused_with_the_nearest(
 def test_each_path_is_one_sentence_with_its_weakest_link_and_what_contradicts_it(
     folder: Path,
 ) -> None:
-    asked = ["paths", "FABP5", "overall survival", "-g", str(folder), "--co-study"]
+    asked = ["paths", "FABP5", "overall survival", "-g", str(folder), "--rank", "paper"]
     said = " ".join(RUN.invoke(app, asked).stdout.split())
     found = answer(*asked)["paths"]
     assert found
