@@ -237,9 +237,13 @@ def _pair_levels(parts: list[Part], labels: Labels) -> list[Part]:
             values = [value for several in held for value in several if value is not None]
             whole = len(values) == len([it for it in variable.levels if it != POOLED])
             kept = LevelMatch(variable, tuple(dict.fromkeys(values))).filters
-            part = part.model_copy(
-                update={"filters": () if whole else kept, "variables": (own.variable,)}
-            )
+            sides: Fields = {"filters": () if whole else kept, "variables": (own.variable,)}
+            if len(same) < 2:
+                sides["supply"] = lack(
+                    f"nothing that it is compared with is a level of {variable.label}; compare two"
+                    " levels of one variable"
+                )
+            part = part.model_copy(update=sides)
         out.append(part)
     return out
 
@@ -301,7 +305,9 @@ def _resolve_measured(
             )
     known |= {"graph_node": concept.graph_node, "ontology_id": concept.ontology_id}
     if asked.role is PartRole.POPULATION:
-        return known | {"supply": concept.supply or _unknown(asked, given)}, ""
+        bound = lack(f'{concept.name} has no such level: give a bound, as in "over 65"')
+        measured = bound if concept.variables else _unknown(asked, given)
+        return known | {"supply": concept.supply or measured}, ""
     represented = concept.variables or concept.endpoint or concept.open_to
     copied = ("variables", "every", "open_to", "stands_in", "endpoint", "nearest")
     known |= {name: getattr(concept, name) for name in copied}
@@ -397,6 +403,16 @@ def _refusals(reading: Reading, parts: list[Part], given: QuestionInput) -> list
     ):
         if listed and not out and not any(part.testable for part in listed):
             out += [_untestable(part, role, option, given) for part in listed]
+    sides = [part for part in parts if part.role is PartRole.COMPARATOR and not part.negated]
+    if sides and not out:
+        whole = [*exposures, *sides]
+        lost = [part for part in whole if not part.testable] or (sides if not exposures else [])
+        out += [
+            f"The comparison lacks a side: {part.quoted}"
+            f" {f'cannot be tested: {part.supply[0].how}' if part.supply else 'has no other side'}."
+            f" Put it in other words, or leave it out with --drop {part.quoted}."
+            for part in lost
+        ]
     return out
 
 

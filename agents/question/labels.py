@@ -196,9 +196,12 @@ def _levels(variable: Variable) -> Iterator[tuple[str | float, frozenset[str]]]:
     """List a variable's levels with their words, those that its label or note explains included."""
     if variable.kind == "continuous":
         return
-    for code, words in re.findall(r"[(,;] ?(\d+) ?=? ?([^\W\d][\w -]*)(?=[,;)])", variable.label):
-        if variable.kind == "ordinal":
-            yield float(code), terms_of(words, label=True)
+    named = re.findall(r"[(,;] ?(\d*) ?=? ?([^\W\d][\w -]*)(?=[,;)])", variable.label)
+    numbers = sorted(level for level in variable.levels if level.isdigit())
+    listed = len(named) == len(numbers) > 1  # "(desert, excluded, inflamed)" of 0, 1 and 2
+    for at, (code, words) in enumerate(named if variable.kind == "ordinal" else ()):
+        if code or listed:
+            yield float(code or numbers[at]), terms_of(words, label=True)
     for level in variable.levels:
         if level != POOLED and not level.replace(".", "", 1).isdigit():
             yield level, _terms(level)

@@ -279,6 +279,11 @@ class Matcher:
         every = any(concept.open_to for concept in named if concept is not None)
         return bool(AGAINST.search(f"{phrase} ")) or every or (len(pieces) > 1 and any(spare))
 
+    def is_against(self, start: int) -> bool:
+        """Check whether what begins here is compared with what is before ("than those with …")."""
+        ends = [match.end for match in self.matches if match.end <= start]
+        return bool(AGAINST.match(self.text, max(ends, default=0), start))
+
     def words_between(self, first: Match, second: Match) -> set[str]:
         """Return the words between two matches."""
         return set(re.findall(r"\w+", self.text[first.end : second.start]))
@@ -356,11 +361,12 @@ def read_by_rules(prompt: str, vocabulary: Vocabulary) -> Reading:
 def _assign_roles(matcher: Matcher) -> list[Asked]:
     parts: list[Asked] = []
     matches = matcher.matches
-    related = _find_compared(matcher) | _find_related(matcher)
+    related = _find_related(matcher)
+    related = _find_compared(matcher, related) | related
     names = [match for match in matches if not match.concept.condition]
     markers = any(
         not match.concept.outcome and match.concept.kind not in (*DRUGS, EntityType.DISEASE)
-        for match in names
+        for match in matches
     )
     named = any(
         match not in related
@@ -455,8 +461,11 @@ def _level(matcher: Matcher, match: Match) -> Level | None:
     return None
 
 
-def _find_compared(matcher: Matcher) -> dict[Match, PartRole]:
-    """Find two levels of a variable that are compared ("luminal A … than luminal B")."""
+def _find_compared(matcher: Matcher, related: Collection[Match]) -> dict[Match, PartRole]:
+    """Find patients that are compared ("luminal A … than luminal B"), also with all others.
+
+    If something else that is not `related` comes first, its effect is compared between them.
+    """
     out: dict[Match, PartRole] = {}
     for first, second in pairwise([match for match in matcher.matches if match.concept.condition]):
         same = first.concept.about == second.concept.about
@@ -465,13 +474,24 @@ def _find_compared(matcher: Matcher) -> dict[Match, PartRole]:
             out[second] = PartRole.COMPARATOR
         if same and AGAINST.fullmatch(matcher.text, first.end, second.start):
             roles = PartRole.EXPOSURE, PartRole.COMPARATOR
-            others = [
-                it for it in matcher.matches if not it.concept.condition and not it.concept.outcome
+            subjects = [
+                it
+                for it in matcher.matches
+                if it.start < first.start
+                and not (it in related or it.concept.condition or it.concept.outcome)
             ]
-            between = re.search(r"\b(?:in|between|among)\s+(?:the )?$", matcher.text[: first.start])
-            if others and between:
+            if subjects:
                 roles = PartRole.MODIFIER, PartRole.MODIFIER
             out |= dict(zip((first, second), roles, strict=True))
+    matches = matcher.matches
+    for match in matches:
+        excluded = CUE["negation"].search(matcher.text[: match.start])
+        if matcher.is_against(match.start) and not (match.concept.outcome or excluded):
+            out.setdefault(match, PartRole.COMPARATOR)
+    leads = matches[:1] if VERB.match(matcher.text) else []
+    others = {it for it in matches[1:] if not (it.concept.outcome or it in out or it in related)}
+    if leads and leads[0].concept.condition and not any(it.concept.measured for it in others):
+        out.setdefault(leads[0], PartRole.EXPOSURE)  # "Do patients with perforation die sooner?"
     return out
 
 
@@ -530,6 +550,8 @@ def _place_unread(matcher: Matcher, parts: list[Asked]) -> list[Asked]:
         ]
         if related:
             role = related[0]
+        elif matcher.is_against(start):
+            role = PartRole.COMPARATOR
         elif CUE["people with"].search(before) or matcher.is_group(start, end):
             role = PartRole.POPULATION
         elif _is_verb(matcher, start, end):

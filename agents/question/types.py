@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from agents.core.base import View
 from agents.core.words import Words
@@ -135,6 +135,26 @@ class Question(View):
     notes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     relevant: SmallestRelevant | None = Field(default=None, exclude_if=lambda given: given is None)
+
+    @model_validator(mode="after")
+    def _require_both_sides(self) -> Question:
+        """Reject a comparison that lost a side and is not refused: it could be tested reversed."""
+        if self.lost_sides and not self.refusals:
+            raise ValueError(f"the comparison lacks {self.lost_sides[0].quoted}; refuse it")
+        return self
+
+    @property
+    def lost_sides(self) -> tuple[Part, ...]:
+        """Parts of a comparison that the cohort cannot represent, or one without another side."""
+        sides = [
+            part
+            for part in self.parts
+            if part.role in (PartRole.EXPOSURE, PartRole.COMPARATOR)
+            and not (part.negated or part.left_out)
+        ]
+        compared = [part for part in sides if part.role is PartRole.COMPARATOR]
+        lost = tuple(part for part in sides if not part.testable)
+        return () if not compared else lost or tuple(compared if compared == sides else ())
 
     def list_parts(self, role: PartRole | None = None) -> tuple[Part, ...]:
         """List the parts that the user named, optionally only those of one role."""

@@ -261,6 +261,10 @@ class Vocabulary:
                 whole = tuple(item for filters in found for item in filters) if all(found) else ()
                 return Concept(phrase, condition=True, filters=whole)
         level = self.labels.level(phrase, present=present)
+        if level is None and re.fullmatch(r"[^( ]+( [^( ]+)+", phrase):  # "levamisole plus 5-FU"
+            entries = [(word, self._entry(word)) for word in phrase.split()]
+            named = " ".join(entry.name if entry else word for word, entry in entries)
+            level = self.labels.level(named, present=present) if named != phrase else None
         return Concept.of_level(level) if level else None
 
     def _variable(self, phrase: str, key: str, *, part: bool = False) -> Concept | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
 from sage.core.errors import InputError
@@ -61,6 +63,8 @@ WITHIN = {
     "transformers": "literature",
 }
 """Modules that are installed as dependencies of an extra's packages."""
+TOOLS = {"uv-receipt.toml": "uv tool", "pipx_metadata.json": "pipx"}
+"""Files by which the installers of applications mark an environment of theirs."""
 
 
 def absent(extra: str) -> list[str]:
@@ -75,8 +79,12 @@ def require_extra(extra: str, purpose: str) -> None:
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra."""
-    return f'pip install "sage-pathology[{extra}]"'
+    """Return the command that adds an extra, with the program by which SAGE was installed."""
+    tool = next((tool for file, tool in TOOLS.items() if (Path(sys.prefix) / file).exists()), "")
+    if not tool:
+        return f'pip install "sage-pathology[{extra}]"'
+    kept = {name for name in EXTRAS if not absent(name)}
+    return f'{tool} install --force ".[{",".join(sorted({*kept, extra}))}]" (in the clone)'
 
 
 def explain_absence(error: ModuleNotFoundError) -> InputError | None:

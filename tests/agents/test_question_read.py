@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from agents.question.agent import check_reading
 from agents.question.carried import filters_of
@@ -36,7 +37,7 @@ from benchmarks.adapters.questions import (
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
 from sage.core.errors import InputError
-from sage.run.questions import describe_lost, question_input
+from sage.run.questions import describe_lost, question_input, refuse
 from validation import cohort as cohorts
 from validation.simulate import write_world
 
@@ -355,7 +356,33 @@ READ: list[tuple[str, str, dict[str, Any]]] = [
     ("gbsg2", "Does hormonal therapy relate to recurrence independent of tumor size, age and"
      " nodes?", {"covariate": ["clinical:tumor_size", "clinical:age", "clinical:positive_nodes"],
       "exposure": ["clinical:hormonal_therapy"]}),
+    ("gbsg2", "Do patients with hormonal therapy relapse later?",
+     {"exposure": ["clinical:hormonal_therapy"], "population": [], "endpoint": "RFS"}),
+    ("gbsg2", "Does hormonal therapy help postmenopausal women more than premenopausal women?",
+     {"exposure": ["clinical:hormonal_therapy"], "modifier": ["clinical:menopausal_status=Post"]}),
+    ("gbsg2", "Do patients with hormonal therapy relapse later than those without?",
+     {"exposure": ["clinical:hormonal_therapy"], "direction": "lower_risk"}),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Do frobnicated patients relapse later than premenopausal ones?",
+        "Do patients with lynch syndrome relapse later than premenopausal patients?",
+        "Do premenopausal patients relapse later than patients with lynch syndrome?",
+        "Do premenopausal patients relapse later than patients on irinotecan?",
+        "Do irinotecan patients relapse later than patients on hormonal therapy?",
+        "Do older patients relapse later than postmenopausal ones?",
+    ],
+)
+def test_a_comparison_that_lost_a_side_cannot_go_on(known: Known, prompt: str) -> None:
+    question = ask(known, prompt, "gbsg2")
+    assert question.lost_sides
+    with pytest.raises(InputError):
+        refuse(question, yes=True)
+    with pytest.raises(ValidationError, match="lacks"):
+        Question.model_validate(question.model_dump() | {"refusals": ()})
 
 
 @pytest.mark.parametrize(("cohort", "prompt", "expected"), READ, ids=[row[1] for row in READ])

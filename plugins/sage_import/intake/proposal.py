@@ -43,6 +43,8 @@ JOINED = 0.5
 """Minimum share of a table's identifiers that must be patients' for the table to be joined."""
 ROWS = "rows"
 """Value of `id` for files in which each row is a separate patient."""
+SAMPLED = frozenset({"sample", "samples", "tissue", "specimen"})
+"""Words of a column that gives the type of a sample."""
 MOST_CHOICES = 12
 MOST_COMPARED = 4_000_000
 """Largest number of pairs of identifiers that are compared."""
@@ -135,7 +137,7 @@ class _Draft:
         self.tables = self._tables_named()
         self._keep_rows()
         for table in self.tables:
-            self._keep_primary(table)
+            self._keep_tumors(table)
         for table in self.tables:
             self.guesses += [
                 guess.model_copy(update={"what": f"{table.origin}: {guess.what}"})
@@ -246,19 +248,29 @@ class _Draft:
                 f"{', '.join(dict.fromkeys(c.name for c in self.columns.values()))[:400]}"
             )
 
-    def _keep_primary(self, table: RawTable) -> None:
-        """Leave out the rows of a case's other tumors, which GDC lists beside the primary."""
+    def _keep_tumors(self, table: RawTable) -> None:
+        """Leave out rows of normal samples, and of other tumors that GDC lists beside the primary.
+
+        The row's own column decides; a column that `where` names is left to it.
+        """
         for name in map(str, table.rows.columns):
-            if tuple(tokens(name)) != ("classification", "of", "tumor"):
+            said, levels = set(tokens(name)), table.rows[name].str.casefold()
+            if self.said.whole.get("where", "").startswith(f"{name}:"):
                 continue
-            keep = table.rows[name].str.casefold().isin({"primary", "'--", "--", ""})
-            if keep.all() or not (table.rows[name].str.casefold() == "primary").any():
-                return
-            table.losses.append(Loss(
-                what=f"{table.origin}: rows", count=int((~keep).sum()),
-                reason=f"{name} is not primary: another tumor of the same patient",
-                remedy=f'"where={name}:VALUE" keeps others'))  # fmt: skip
-            table.keep_rows(keep)
+            if said == {"classification", "of", "tumor"} and (levels == "primary").any():
+                keep = levels.isin({"primary", "'--", "--", ""})
+                why = "not primary: another tumor of the same patient"
+            elif "type" in said and said & SAMPLED:
+                keep = ~levels.map({it: "normal" in tokens(it) for it in set(levels)}).astype(bool)
+                why = "normal: not a sample of the tumor"
+            else:
+                continue
+            if not keep.all() and keep.any():
+                table.losses.append(Loss(
+                    what=f"{table.origin}: rows", count=int((~keep).sum()),
+                    reason=f"{name} is {why}",
+                    remedy=f'--set "where={name}:VALUE|VALUE" keeps others'))  # fmt: skip
+                table.keep_rows(keep)
 
     def _add_ages(self) -> None:
         """Compute the age at the start of follow-up from dates, if no column contains it."""

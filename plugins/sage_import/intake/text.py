@@ -150,6 +150,8 @@ def detect_delimiter(text: str, origin: str, given: str | None) -> tuple[str, Gu
         return names[given], _delimiter(given, "as set", "given")
     lines = [line for line in text[: 1 << 22].splitlines() if line.strip()]
     lines = [line for line in lines[:LOOKED_AT] if not line.startswith("#")]
+    if not lines:
+        raise InputError(f"{origin}: the file is empty; export the table again, with its header")
     scores = []
     for sign in DELIMITERS:
         try:
@@ -238,7 +240,7 @@ def build_table(
 
     guesses: list[Guess] = []
     if len(rows) < 2:
-        raise InputError(f"{origin}: no rows below a header line")
+        raise InputError(f"{origin}: no rows below a header line; export the table with its rows")
     if columns is None:
         rows = _turn_upright(rows, guesses)
     usual = Counter(len(cells) for _, cells in rows[:LOOKED_AT]).most_common(1)[0][0]
@@ -290,7 +292,7 @@ def build_table(
             f"they have fewer than {width} fields; the others count as missing",
         )
     if not cells:
-        raise InputError(f"{origin}: no rows below the header")
+        raise InputError(f"{origin}: no rows below the header; export the table with its rows")
     return RawTable(
         name=name,
         origin=origin,

@@ -138,7 +138,30 @@ def frame(write: str, suffix: str) -> bytes:
 OF_A_FRAME = Want(kinds={"age": "continuous", "grade": "binary"}, missing={"age": 7})
 SIGNS = each("-", "+", "++", "-", "+++", "+")
 
+NORMALS = {
+    "patient_id": [f"P{n:02d}" for n in [*range(N), *range(0, N, 2)]],
+    "SAMPLE_TYPE": ["Primary"] * N + ["Solid Tissue Normal"] * (N // 2),
+    "ki67": [20 + n / 10 for n in range(N)] + [n / 100 for n in range(N // 2)],
+}
+"""Samples of N tumors, and of the normal tissue of every second patient."""
 KINDS: dict[str, Callable[[], tuple[Files, tuple[str, ...], Want]]] = {
+    # -- rows: a sample of normal tissue is no patient, and no measurement of a tumor ----------
+    "normal samples beside tumors of the same patients": lambda: (
+        {"t.csv": sheet(outcome()), "samples.csv": sheet(NORMALS)}, (),
+        Want(lost=N // 2, values={"ki67": {"P00": 20, "P02": 20.2}}),
+    ),
+    "normal samples as rows of their own": lambda: (
+        {"t.csv": sheet(outcome(sample_type=each(*["Primary Tumor"] * 3, "Blood Derived Normal")))},
+        (), Want(n=3 * N // 4, lost=N // 4),
+    ),
+    "normal samples that were asked for": lambda: (
+        {"t.csv": sheet(outcome(tissue_type=each("Tumor", "Normal")))},
+        ("where=tissue_type:Tumor|Normal",), Want(kinds={"tissue_type": "binary"}),
+    ),
+    "a type that is normal and of no sample": lambda: (
+        {"t.csv": sheet(outcome(ecg_type=each("normal", "abnormal")))}, (),
+        Want(kinds={"ecg_type": "binary"}),
+    ),
     # -- levels: a set of levels is never split ------------------------------------------------
     "a dash beside signs is negative": lambda: (
         {"t.csv": sheet(outcome(HER2=SIGNS, PR=each("+", "-")))}, (),

@@ -133,7 +133,7 @@ def test_an_entity_bomb_in_a_workbook_is_not_expanded(tmp_path: Path) -> None:
          "columns"),
         (GOOD.replace("P3,", '"P3,').encode(), "has no end|column names"),
         (b"patient,age\nP1," + b"x" * 300_000 + b"\nP2,1\n", "larger than"),
-        (b"", "no rows|one column|no delimiter"),
+        (b"", "no rows|one column|no delimiter|empty"),
         (b"\xff\xfe\x00", "utf-16"),
         (b"patient\n1\n2\n", "one column"),
         (b"1.5,2.5,3\n2,3,4\n3,4,5\n", "instead of names"),
