@@ -33,14 +33,15 @@ BRACKETED = re.compile(r"^\[(not|unknown|discrepancy|completed|pending)[^\]]*\]$
 SIGN = re.compile(r"^\(?\+{1,4}\)?$|^[+-]/[+-]$|^\+-$|^±$|^[1-4]\+$")
 SENTINELS = ("9999", "999", "99", "9", "8888", "888", "88", "777", "-1", "-9", "-99", "-999",
              "-9999")  # fmt: skip
-PLAIN = re.compile(r"^[+-]?\d+$")
-POINT = re.compile(r"^[+-]?\d*\.\d+([eE][+-]?\d+)?$|^[+-]?\d+[eE][+-]?\d+$|^[+-]?\d+\.$")
-COMMA = re.compile(r"^[+-]?\d*,\d+([eE][+-]?\d+)?$")
-THREE_COMMA = re.compile(r"^[+-]?[1-9]\d{0,2}(,\d{3})+$")
-THREE_POINT = re.compile(r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$")
-GROUPED_POINT = re.compile(r"^[+-]?[1-9]\d{0,2}(,\d{3})+\.\d+$")
-GROUPED_COMMA = re.compile(r"^[+-]?[1-9]\d{0,2}(\.\d{3})+,\d+$|^[+-]?[1-9]\d{0,2}(\.\d{3}){2,}$")
-SPACED = re.compile(r"^[+-]?\d{1,3}([ \u00a0\u202f'’]\d{3})+([.,]\d+)?$")
+SPACES = " \u00a0\u202f'’"
+NUMBER = {
+    sign: re.compile(
+        rf"[+-]?(?=\{sign}?\d)(?:\d*(?:\{sign}\d*)?(?:[eE][+-]?\d+)?|"
+        rf"(?:[1-9]\d{{0,2}}(?:\{other}\d{{3}})+|\d{{1,3}}(?:[{SPACES}]\d{{3}})+)(?:\{sign}\d+)?)"
+    )
+    for sign, other in (".,", ",.")
+}
+"""Numbers by their decimal sign; the other sign, spaces and apostrophes may group thousands."""
 SUFFIX = re.compile(r"^([+-]?[\d.,]+)\s*(%|[^\W\d_]{1,8}\.?(?:/[^\W\d_]{1,4}\d?)?)$")
 BOUNDED = re.compile(
     r"^(?:(?P<sign>[<>≤≥]|[<>]=|=[<>])\s*(?P<number>\d[\d.,]*)|"
@@ -264,25 +265,12 @@ def is_missing(cell: str) -> bool:
 
 
 def parse_number(cell: str, decimal: str) -> float:
-    """Parse a cell as a number with the given decimal sign; NaN if it is not a number.
-
-    The other sign, spaces, and apostrophes may group thousands.
-    """
+    """Parse a cell as a number with the given decimal sign; NaN if it is not a number."""
     text = cell.replace("\u2212", "-")
-    other = "," if decimal == "." else "."
-    if SPACED.match(text):
-        text = re.sub(r"[ \u00a0\u202f'’]", "", text)
-    grouped = THREE_COMMA if decimal == "." else THREE_POINT
-    both = GROUPED_POINT if decimal == "." else GROUPED_COMMA
-    if grouped.match(text) or both.match(text):
-        text = text.replace(other, "")
-    elif other in text:
+    if not NUMBER[decimal].fullmatch(text):
         return float("nan")
-    if decimal == ",":
-        text = text.replace(",", ".")
-    if not (PLAIN.match(text) or POINT.match(text)):
-        return float("nan")
-    return float(text)
+    kept = (char for char in text if char.isdigit() or char in f"+-eE{decimal}")
+    return float("".join(kept).replace(decimal, "."))
 
 
 def parse_bound(cell: str, decimal: str, whole: bool) -> float:
@@ -297,19 +285,15 @@ def parse_bound(cell: str, decimal: str, whole: bool) -> float:
 
 def decimal_votes(cells: Counter[str]) -> tuple[int, int, int]:
     """Count cells readable only with a decimal comma, only with a point, and with either."""
-    comma = point = either = 0
+    votes: Counter[str] = Counter()
     for signed, times in cells.items():
         match = SUFFIX.match(signed)
         cell = match[1] if match else signed
-        if GROUPED_COMMA.match(cell) or (COMMA.match(cell) and not THREE_COMMA.match(cell)):
-            comma += times
-        elif GROUPED_POINT.match(cell) or (
-            POINT.match(cell) and not THREE_POINT.match(cell) and "." in cell
-        ):
-            point += times
-        elif THREE_COMMA.match(cell):
-            either += times
-    return comma, point, either
+        read = {sign: parse_number(cell, sign) for sign in NUMBER}
+        signs = [sign for sign, number in read.items() if number == number]
+        if len(signs) == 1 or ("," in cell and len(set(read.values())) == len(signs)):
+            votes["".join(signs)] += times
+    return votes[","], votes["."], votes[".,"]
 
 
 def looks_like_date(cell: str) -> bool:
