@@ -66,17 +66,17 @@ class ToolServer:
         inline: Workers | None = None,
         limits: Limits | None = None,
         *,
-        compact: bool = False,
+        full: bool = False,
         ask_roots: bool = False,
         lasting: bool = False,
         callers: Callers | None = None,
     ) -> None:
         """Serve the tools of both registries under the same roots.
 
-        `compact` lists only the three tools that find and call all others. `ask_roots` uses the
-        folders that the client names instead of `roots`' inputs, for a client that started the
-        server. `lasting` keeps unfinished jobs for the next server. `callers` decides who may call
-        a tool over HTTP.
+        `full` lists every tool with its schema, not only the three that find and call the others.
+        `ask_roots` uses the folders that the client names instead of `roots`' inputs, for a client
+        that started the server. `lasting` keeps unfinished jobs for the next server. `callers`
+        decides who may call a tool over HTTP.
         """
         self.name = name
         self.callers = callers
@@ -84,9 +84,10 @@ class ToolServer:
         self.workers = workers
         self.homes = (workers,) if inline is None else (workers, inline)
         self.limits = limits or Limits()
-        self.compact = compact
+        self.full = full
         self.ask_roots = ask_roots
         self.prefixes: dict[str, str] = {}
+        self.owners: dict[str, str] = {}
         self.called: Counter[str] = Counter()
         self.outputs = Outputs(roots.output, self.limits)
         self.unfinished = UnfinishedJobs(roots.output) if lasting else None
@@ -113,8 +114,8 @@ class ToolServer:
     # --- tools ---
 
     async def list_tools(self, ctx: Any, params: Any) -> types.ListToolsResult:
-        """List all tools with schemas, or in compact mode those that find and call the others."""
-        if self.compact:
+        """List the tools that find and call the others, or in full mode all with schemas."""
+        if not self.full:
             return types.ListToolsResult(tools=[*compact.TOOLS.values(), *_job_tools(None)])
         tools = [content.describe(spec) for spec in self.specs().values()]
         return types.ListToolsResult(tools=tools + _job_tools(content.envelope_schema()))
@@ -131,7 +132,7 @@ class ToolServer:
             raise MCPError(types.INVALID_PARAMS, f"more than {self.limits.request} bytes")
         try:
             await self._adopt_client_roots(ctx, params)
-            if self.compact and name in compact.TOOLS:
+            if not self.full and name in compact.TOOLS:
                 if name != compact.CALL:
                     return self._discover(name, arguments)
                 name, arguments = _inner_call(arguments)
@@ -200,7 +201,7 @@ class ToolServer:
         return await self._answer(job)
 
     async def _run_job(self, ctx: Any, name: str, arguments: dict[str, Any]) -> Job:
-        job = self._submit(name, arguments, _priority(ctx))
+        job = self._submit(name, arguments, _priority(ctx), _owner(ctx))
         try:
             bound = self.limits.task_after if tasks.supports_tasks(ctx) else None
             await self._wait(ctx, job, bound)
@@ -231,7 +232,7 @@ class ToolServer:
         if folders:
             self.roots = Roots.resolve(folders, self.roots.output)
 
-    def _submit(self, name: str, arguments: dict[str, Any], priority: int) -> Job:
+    def _submit(self, name: str, arguments: dict[str, Any], priority: int, owner: str) -> Job:
         active = sum(not job.state.final for job in self._jobs())
         if active >= self.limits.jobs:
             raise InputError(f"{active} jobs are already waiting or running; try again later")
@@ -241,16 +242,20 @@ class ToolServer:
         unfinished = self.unfinished if home is self.workers else None
         handle = secrets.token_hex(8)
         if unfinished is not None:
-            record = UnfinishedJob(tool=name, arguments=arguments, prefix=prefix, priority=priority)
+            record = UnfinishedJob(
+                tool=name, arguments=arguments, prefix=prefix, priority=priority, owner=CALLER.get()
+            )
             unfinished.save(handle, record)
         job = home.submit(
             name, arguments, self.roots.below(prefix), priority=priority, handle=handle,
             on_change=unfinished.forget_ended if unfinished is not None else None,
         )  # fmt: skip
         self.called[name] += 1
-        self.prefixes[job.id] = prefix
+        self.prefixes[job.id], self.owners[job.id] = prefix, owner
         while len(self.prefixes) > 2 * KEEP_FINISHED:
-            del self.prefixes[next(iter(self.prefixes))]
+            oldest = next(iter(self.prefixes))
+            del self.prefixes[oldest]
+            self.owners.pop(oldest, None)
         return job
 
     def _resubmit(self, handle: str, job: UnfinishedJob, unfinished: UnfinishedJobs) -> None:
@@ -264,7 +269,7 @@ class ToolServer:
             log.failed("job of an earlier server not resubmitted", error, tool=job.tool)
             (unfinished.folder / f"{handle}.json").unlink(missing_ok=True)
             return
-        self.prefixes[handle] = job.prefix
+        self.prefixes[handle], self.owners[handle] = job.prefix, job.owner
 
     def close(self) -> None:
         """Save the jobs that end from now on for the next server."""
@@ -294,6 +299,13 @@ class ToolServer:
 
     def _home(self, job_id: str) -> Workers:
         return next((home for home in self.homes if job_id in home.jobs), self.workers)
+
+    def _find(self, ctx: Any, job_id: str, *, cancel: bool) -> Job:
+        """Find a job; raises `InputError` if it is unknown, or to cancel another caller's."""
+        job = self._home(job_id).get(job_id)
+        if cancel and self.owners.get(job_id) not in ("", None, _owner(ctx)):
+            raise InputError(f'job "{job_id}" belongs to another caller, who alone can cancel it')
+        return job
 
     async def _wait(self, ctx: Any, job: Job, bound: float | None = None) -> None:
         """Wait until the job ends or `bound` seconds pass, reporting its progress."""
@@ -338,7 +350,7 @@ class ToolServer:
         if not isinstance(job_id, str) or len(arguments) != 1:
             return make_error(f"{name} takes exactly one argument: job")
         try:
-            job = self._home(job_id).get(job_id)
+            job = self._find(ctx, job_id, cancel=name == "job_cancel")
         except InputError as error:
             return make_error(str(error))
         if name == "job_result":
@@ -366,7 +378,7 @@ class ToolServer:
     async def cancel_task(self, ctx: Any, params: tasks.TaskParams) -> dict[str, Any]:
         """Cancel a task; `get_task` reports when the task has ended."""
         await self._admit_reading(ctx)
-        job = self._task(ctx, params)
+        job = self._task(ctx, params, cancel=True)
         self._home(job.id).cancel(job)
         return {}
 
@@ -375,7 +387,7 @@ class ToolServer:
         self._task(ctx, params)
         return {}
 
-    def _task(self, ctx: Any, params: tasks.TaskParams) -> Job:
+    def _task(self, ctx: Any, params: tasks.TaskParams, *, cancel: bool = False) -> Job:
         if not tasks.supports_tasks(ctx):
             needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {tasks.EXTENSION: {}}}}
             raise MCPError(
@@ -384,7 +396,7 @@ class ToolServer:
                 needed,
             )
         try:
-            return self._home(params.task_id).get(params.task_id)
+            return self._find(ctx, params.task_id, cancel=cancel)
         except InputError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
 
@@ -431,7 +443,7 @@ class ToolServer:
         server: Server[Any] = Server(
             self.name,
             version=own_version(),
-            instructions=f"{INSTRUCTIONS} {COMPACT}" if self.compact else INSTRUCTIONS,
+            instructions=INSTRUCTIONS if self.full else f"{INSTRUCTIONS} {COMPACT}",
             get_tool_input_schema=self.input_schema,
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,  # type: ignore[arg-type]  # a task is the extension's
@@ -487,6 +499,19 @@ def _inner_call(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if name in compact.TOOLS:
         raise InputError(f"call_tool calls the tools listed by search_tools, not {name}")
     return name, inner
+
+
+def _owner(ctx: Any) -> str:
+    """Name the caller that owns a job: the person behind a proxy, else the session over HTTP.
+
+    Empty over stdio, which has one caller, and in the protocol without sessions, in which a job
+    belongs to whoever holds its random handle.
+    """
+    request = ctx.request
+    if request is None:
+        return ""
+    person = (request.scope.get("state") or {}).get("person")
+    return str(person or request.headers.get("mcp-session-id", ""))
 
 
 def _priority(ctx: Any) -> int:

@@ -31,7 +31,7 @@ def open_server(
     cache_folder: str | None = None,
     limits: Limits | None = None,
     drive: Drive | None = None,
-    compact: bool = False,
+    full: bool = False,
     ask_roots: bool = False,
     lasting: bool = False,
     callers: Callers | None = None,
@@ -39,7 +39,7 @@ def open_server(
     """Open a server for one suite or for all; its workers stop when the block ends.
 
     `drive` runs the `sage` command; with it, the knowledge suite can start and review runs.
-    `compact`, `ask_roots` and `lasting` are passed to the server. Raises `InputError` if the suite
+    `full`, `ask_roots` and `lasting` are passed to the server. Raises `InputError` if the suite
     does not exist.
     """
     from mcp_servers.servers.server import ToolServer
@@ -59,7 +59,7 @@ def open_server(
         inline = stack.enter_context(InlineWorkers(local))
         server = ToolServer(
             f"sage-{suite}", roots, pool, inline, limits,
-            compact=compact, ask_roots=ask_roots, lasting=lasting, callers=callers,
+            full=full, ask_roots=ask_roots, lasting=lasting, callers=callers,
         )  # fmt: skip
         try:
             yield server

@@ -36,6 +36,7 @@ class UnfinishedJob(Strict):
     prefix: str = Field(pattern=r"^[A-Za-z0-9_]{1,80}/[0-9a-f]{12}$")
     priority: int = 0
     tries: int = 0
+    owner: str = ""
 
 
 class UnfinishedJobs:

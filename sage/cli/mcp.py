@@ -77,11 +77,12 @@ def serve(
         float | None,
         typer.Option(min=0.0, help="Remove the oldest outputs of calls beyond this many megabytes"),
     ] = None,
-    compact: Annotated[
+    full: Annotated[
         bool,
         typer.Option(
-            "--compact",
-            help="List only three tools that find, describe and call the others, to save tokens",
+            "--full",
+            help="List every tool with its schemas, not only three that find, describe and call "
+            "the others",
         ),
     ] = False,
 ) -> None:
@@ -91,7 +92,7 @@ def serve(
 
         sage tools serve pathology --root slides --out results
 
-        sage tools serve all --root slides --compact
+        sage tools serve all --root slides --full
 
         sage tools serve all --transport http --root . --token-file token.txt
     """
@@ -149,7 +150,7 @@ def serve(
             ),
             drive=known.drive(sage_command) if known is not None else sage_command,
             callers=known,
-            compact=compact,
+            full=full,
             ask_roots=not root and transport == "stdio",
             lasting=transport == "http",
         ) as server,

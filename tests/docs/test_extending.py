@@ -64,7 +64,7 @@ def test_tool_and_agent_over_mcp(
     installed: str, tmp_path: Path, suite: str, tool: str, given: Any, expected: Any
 ) -> None:
     words = ["-m", "sage", "tools", "serve", suite, "--root", str(tmp_path),
-             "--out", str(tmp_path / "out"), "--workers", "1"]  # fmt: skip
+             "--out", str(tmp_path / "out"), "--workers", "1", "--full"]  # fmt: skip
     parameters = StdioServerParameters(
         command=sys.executable, args=words, env=environment(PYTHONPATH=installed)
     )

@@ -51,7 +51,7 @@ def data(answer: Any) -> dict[str, Any]:
 
 async def test_every_tool_has_a_title_and_says_whether_it_only_reads(tmp_path: Path) -> None:
     own = {spec.name for spec in load("all")}
-    async with connected(tmp_path) as client:
+    async with connected(tmp_path, options={"full": True}) as client:
         answer = (await client.list_tools()).tools
     tools = [
         tool for tool in answer if tool.name in own | set(JOB_TOOLS) | {"start_run", "run_status"}
@@ -72,7 +72,7 @@ async def test_search_finds_the_tool_that_a_task_names(tmp_path: Path) -> None:
         "start a research run": "start_run",
     }
 
-    async with connected(tmp_path, options={"compact": True}) as client:
+    async with connected(tmp_path) as client:
         assert len((await client.list_tools()).tools) == 6
         found = {}
         for task in tasks:
@@ -84,7 +84,7 @@ async def test_search_finds_the_tool_that_a_task_names(tmp_path: Path) -> None:
 
 
 async def test_compact_mode_describes_calls_and_refuses(tmp_path: Path) -> None:
-    async with connected(tmp_path, "oncology", {"compact": True}) as client:
+    async with connected(tmp_path, "oncology") as client:
         told = data(await client.call_tool("describe_tool", {"name": "logrank"}))
         assert set(told["arguments"]["required"]) == {"cohort", "endpoint", "group"}
         given = {"cohort": "gbsg2", "endpoint": "RFS", "group": "clinical:hormonal_therapy"}

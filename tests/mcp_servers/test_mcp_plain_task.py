@@ -90,7 +90,7 @@ async def test_lymphocytes_near_tumor_and_survival_by_tls_over_mcp(
     registry = load("all")
     registry.cache = ResultsCache(world.parents[1] / "cache")  # slides are read in one mode only
     roots = Roots.resolve([world.parent], tmp_path / "out")
-    server = ToolServer("all", roots, InlineWorkers(registry), compact=mode == "compact")
+    server = ToolServer("all", roots, InlineWorkers(registry), full=mode == "full")
     listed = []
 
     async with Client(server.build(), read_timeout_seconds=120) as client:

@@ -141,7 +141,7 @@ def data(result: Any) -> dict[str, Any]:
 
 async def test_stdio_lists_tools_with_schemas_and_runs_one(folder: Path) -> None:
     parameters = StdioServerParameters(
-        command=sys.executable, args=words(folder), env=environment(), cwd=str(folder)
+        command=sys.executable, args=words(folder, "--full"), env=environment(), cwd=str(folder)
     )
     async with Client(parameters, read_timeout_seconds=60) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -236,6 +236,14 @@ async def test_progress_is_notified(hasty_url: str, mode: str) -> None:
     assert len(seen) > 3
     assert [item[0] for item in seen] == sorted(item[0] for item in seen)
     assert seen[-1][1:] == (1.0, "waiting")
+
+
+async def test_a_job_is_not_canceled_by_another_caller_of_the_same_token(hasty_url: str) -> None:
+    async with http(hasty_url, mode="legacy") as owner, http(hasty_url, mode="legacy") as other:
+        job = {"job": data(await owner.call_tool("wait", {"seconds": 60}))["job"]}
+        assert (await other.call_tool("job_cancel", job)).is_error
+        assert data(await owner.call_tool("job_status", job))["state"] in ("queued", "running")
+        assert data(await owner.call_tool("job_cancel", job))["state"] == "cancelled"
 
 
 async def test_job_cancel_stops_a_running_job(hasty_url: str) -> None:
@@ -342,7 +350,7 @@ def test_the_inspector_calls_a_tool(folder: Path) -> None:
             "sage": {
                 "type": "stdio",
                 "command": sys.executable,
-                "args": words(folder),
+                "args": words(folder, "--full"),
                 "env": {"PYTHONPATH": f"{ROOT}:{ROOT / 'plugins'}"},
             }
         }
