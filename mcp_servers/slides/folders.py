@@ -28,7 +28,8 @@ def open_folder(path: Path) -> OpenSlideSource | ZarrSource:
     files = find_dicom(path)
     if not files:
         raise InputError(
-            f"{path}: is a folder without a slide; give a slide file, a DICOM series or an OME-Zarr"
+            f"{path}: is a folder without a slide; give a slide file, a DICOM series or an "
+            "OME-Zarr, or measure all slides of a folder with measure_cohort (sage slides measure)"
         )
     found: dict[str, OpenSlideSource] = {}
     reason = ""

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import Any
 
+import cv2
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.spatial import cKDTree
 
 from mcp_servers.pathology.compute import nuclei as classical
 from mcp_servers.pathology.compute.nuclei import Nuclei
 from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
-from mcp_servers.slides.arrays import U8
+from mcp_servers.slides.arrays import F64, U8
 from mcp_servers.slides.slide import Slide
+from sage.core.errors import InputError
+from tests.mcp_servers.slide_tools import context, png, run
 from validation.simulate.slide import render_slide
 
 MPP = 0.5
@@ -112,3 +118,73 @@ def test_the_same_nuclei_are_found(segment: Segment, tissue: U8, bare: Nuclei, c
 def test_a_crop_finds_the_nuclei_of_the_whole(segment: Segment, tissue: U8, bare: Nuclei) -> None:
     crop = moved(segment(np.ascontiguousarray(tissue[100:500, 100:500]), MPP), 100, 100)
     assert shared(bare, crop, 140, 460) > LEAST[segment.__qualname__]
+
+
+def dye(image: U8, hematoxylin: float, eosin: float | None = None) -> U8:
+    """The same tissue with more or less of each dye (vectors of Ruifrok and Johnston)."""
+    vectors = np.array([[0.65, 0.70, 0.29], [0.07, 0.99, 0.11]])
+    density = -np.log10(np.maximum(image, 1) / 245.0)
+    amounts = np.maximum(density @ np.linalg.pinv(vectors), 0)
+    change = np.array([hematoxylin, hematoxylin if eosin is None else eosin]) - 1
+    density += (amounts * change) @ vectors
+    return np.clip(np.round(245 * 10**-density), 0, 255).astype(np.uint8)
+
+
+def compress(image: U8) -> U8:
+    """The image as a JPEG of quality 50."""
+    coded = cv2.imencode(".jpg", image[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 50])[1]
+    return np.ascontiguousarray(cv2.imdecode(coded, cv2.IMREAD_COLOR)[:, :, ::-1])
+
+
+def centers(folder: Path, image: U8, **given: Any) -> tuple[dict[str, Any], F64]:
+    """What the tool answers, and the nuclei's centers in pixels."""
+    png(folder / "s.png", image)
+    answer = run(context(folder), "nuclei", slide="s.png", mpp=MPP, outlines=False, **given)
+    table = pd.read_csv(folder / "out" / answer["table"])
+    return answer, table[["x", "y"]].to_numpy()
+
+
+def pair(first: F64, second: F64, reach: float = 3.0) -> float:
+    """F1 of two sets of centers, each used once."""
+    near = cKDTree(second).query(first)[1]
+    back = cKDTree(first).query(second)[1]
+    distance = np.linalg.norm(first - second[near], axis=1)
+    matched = (back[near] == np.arange(len(first))) & (distance <= reach)
+    return float(2 * matched.sum() / (len(first) + len(second)))
+
+
+STAINS: dict[str, tuple[Callable[[U8], U8], float]] = {
+    "less hematoxylin": (partial(dye, hematoxylin=0.6, eosin=1.0), 0.92),
+    "more hematoxylin": (partial(dye, hematoxylin=1.5, eosin=1.0), 0.92),
+    "three times the dye": (partial(dye, hematoxylin=3.0), 0.92),
+    "JPEG": (compress, 0.90),
+}
+
+
+@pytest.mark.parametrize("change", STAINS)
+def test_the_default_finds_the_same_nuclei_under_another_stain(
+    tmp_path: Path, tissue: U8, change: str
+) -> None:
+    make, least = STAINS[change]
+    (tmp_path / "plain").mkdir()
+    _, before = centers(tmp_path / "plain", tissue)
+    _, after = centers(tmp_path, make(tissue))
+    assert pair(before, after) >= least
+
+
+def test_a_slide_too_pale_for_the_network_has_no_value(tmp_path: Path, tissue: U8) -> None:
+    usual, dark, pale = (centers(tmp_path, dye(tissue, k))[0] for k in (1.0, 3.0, 0.34))
+    assert dark["strength"] > 2 * usual["strength"] > 4 * pale["strength"]
+    with pytest.raises(InputError, match="no value"):
+        centers(tmp_path, dye(tissue, 0.3))
+    assert centers(tmp_path, dye(tissue, 0.3), method="learned")[0]["method"] == "learned"
+
+
+def test_agreement_of_labels_by_hand() -> None:
+    first = np.zeros((6, 12), np.int32)
+    first[:3, :4], first[:3, 6:10] = 1, 2
+    second = first.copy()
+    second[0, :4] = 0  # 8 of 12 pixels: still the same
+    second[:, 6:8] = 0  # 6 of 12 pixels: not more than half
+    assert classical.agreement(first, second) == pytest.approx(0.5)
+    assert classical.agreement(first * 0, second * 0) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import copy
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -59,6 +60,8 @@ class NucleiCard(BaseModel):
     training_data: str
     data_sha256: str
     held_out: NucleiScores
+    strength: list[float] | None = Field(default=None, min_length=3, max_length=3)
+    """1st percentile, median and 99th percentile of `nuclear_strength` over training tiles."""
 
 
 def save(path: Path, weights: Mapping[str, Any], card: dict[str, Any]) -> None:
@@ -104,6 +107,8 @@ class NucleiNetwork:
 
     stated = True
     types: tuple[str, ...] = ()
+    dye = 1.0
+    """Factor on optical densities, which brings a dark slide to the training's strength."""
 
     def __init__(self, path: Path, device: str = "cpu") -> None:
         """Load onto a device; raises `InputError` if the file is damaged or not such a network."""
@@ -127,6 +132,17 @@ class NucleiNetwork:
             raise InputError(f"{path}: the weights do not match the card: {(lacking + unknown)[0]}")
         self.net = fuse_normalization(net.eval()).to(device, memory_format=torch.channels_last)
 
+    def adapt(self, strength: float | None) -> NucleiNetwork:
+        """Return this network for a slide of a `nuclear_strength`.
+
+        Dark slides are scaled down to the training's median. Pale slides are left as they are:
+        amplification makes nuclei of the stroma's noise.
+        """
+        adapted = copy(self)
+        if strength and self.card.strength is not None:
+            adapted.dye = min(1.0, self.card.strength[1] / strength)
+        return adapted
+
     def maps(self, image: U8) -> F32:
         """Compute (4, H, W) maps: nucleus probability, depth, horizontal and vertical position."""
         import torch
@@ -140,7 +156,9 @@ class NucleiNetwork:
             torch.from_numpy(np.ascontiguousarray(padded)).to(self.device).permute(2, 0, 1)[None]
         )
         with torch.inference_mode():
-            out = self.net(densities(given).contiguous(memory_format=torch.channels_last))[0]
+            out = self.net(
+                (densities(given) * self.dye).contiguous(memory_format=torch.channels_last)
+            )[0]
             out[:MAPS_PLACE] = torch.sigmoid(out[:MAPS_PLACE])
             plain: F32 = out.float().cpu().numpy()
         return np.ascontiguousarray(plain[:, :height, :width])

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mcp_servers.pathology.compute.nuclei import nuclear_strength
 from mcp_servers.pathology.nuclei_net.model import (
     FORMAT,
     WORKING_MPP,
@@ -35,6 +36,7 @@ from sage_training.nuclei.examples import (
 from sage_training.nuclei.scoring import (
     BASELINE,
     CLASSICAL,
+    at_working_size,
     means,
     own_methods,
     score_tiles,
@@ -154,6 +156,13 @@ def train(
     return kept
 
 
+def measure_strength(tiles: list[Tile]) -> list[float] | None:
+    """Measure the 1st, 50th and 99th percentile of the tiles' stain strength; None if unstained."""
+    found = [nuclear_strength([at_working_size(tile)]) for tile in tiles]
+    known = [strength for strength in found if strength is not None]
+    return np.percentile(known, (1, 50, 99)).round(4).tolist() if known else None
+
+
 def train_network(
     folder: Path,
     out: Path,
@@ -209,6 +218,7 @@ def train_network(
         "training_data": folder.name,
         "tiles": len(training),
         "data_sha256": content_hash(tiles),
+        "strength": measure_strength(training),
         "held_out_tiles": [tile.name for tile in held],
         "held_out": {"data": folder.name, "tiles": len(held), "f1": 0.0, "dice": 0.0, "aji": 0.0,
                      "pq": 0.0},
