@@ -133,7 +133,8 @@ def dye(image: U8, hematoxylin: float, eosin: float | None = None) -> U8:
 def compress(image: U8) -> U8:
     """The image as a JPEG of quality 50."""
     coded = cv2.imencode(".jpg", image[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 50])[1]
-    return np.ascontiguousarray(cv2.imdecode(coded, cv2.IMREAD_COLOR)[:, :, ::-1])
+    decoded = np.asarray(cv2.imdecode(coded, cv2.IMREAD_COLOR), dtype=np.uint8)
+    return np.ascontiguousarray(decoded[:, :, ::-1])
 
 
 def centers(folder: Path, image: U8, **given: Any) -> tuple[dict[str, Any], F64]:
