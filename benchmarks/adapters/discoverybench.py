@@ -1,7 +1,7 @@
 """DiscoveryBench: published hypotheses on published tables, as contracts and with permutation.
 
 A table becomes a cohort of rows with a continuous, binary or survival outcome. A gold hypothesis
-becomes claims, with the columns named by its workflow and the sign given by its wording. Each claim
+becomes claims (`discoverybench_gold.jsonl`): columns of its workflow, sign of its wording. Each
 goes through the steps of `sage validate` to measure power, and again with the exposure's values
 permuted (POPPER's protocol) to measure the Type I error. A claim takes one to twenty seconds.
 """
@@ -9,10 +9,9 @@ permuted (POPPER's protocol) to measure the Type I error. A claim takes one to t
 from __future__ import annotations
 
 import json
-import math
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,7 +22,7 @@ import typer
 from pydantic import Field
 
 from benchmarks.adapters.calibration import PURPOSE, Permuted
-from benchmarks.runner import Rate, Report, Row, cpu_seconds, rate, run_missing
+from benchmarks.runner import Rate, Report, Row, cpu_seconds, load_lines, rate, run_missing
 from sage.core.errors import InputError
 from sage.core.hashes import hash_text
 from sage.core.models import Strict
@@ -40,59 +39,14 @@ from validation.core.hypothesis import (
 
 Relation = Literal["positive", "negative", "none"]
 OUTCOME = "outcome"
-SMALL_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "a an and are as at be by for from has have how if in into is it its of on or over per that"
-        " the their this to variable variables was what which whether who with equals otherwise"
-        " respondent represents rate rates used data dataset did does do",
-    )
-)
+GOLD = Path(__file__).parents[1] / "discoverybench_gold.jsonl"
 LEVELS = 12
 """Maximum number of distinct values of a categorical variable."""
-NULL = re.compile(r"\bno (significant )?(association|effect|relation\w*)|not significant", re.I)
-SIGNS: tuple[tuple[str, Relation], ...] = (
-    (r"-\d", "negative"),
-    (r"\bnegative", "negative"),
-    (r"\bpositive|\bpostive", "positive"),
-    (r"\b(decreas|reduc|lower|less|fewer)", "negative"),
-    (r"\b(increas|higher|more|greater)", "positive"),
-)
-"""Patterns for the sign of a hypothesis; the first match counts, numbers before words."""
 TIMES = re.compile(r"time|duration|follow.?up", re.I)
-SURVIVAL = re.compile(r"\b(cox|hazards?|surviv\w*|kaplan)\b", re.I)
-
-
-def words_of(text: str) -> set[str]:
-    """Return the stems of the content words of a text."""
-    found = re.findall(r"[a-z]+", text.replace("_", " ").lower())
-    return {word[:8].rstrip("s") for word in found} - {w[:8].rstrip("s") for w in SMALL_WORDS}
-
-
-def overlap(columns: Mapping[str, str], name: str, text: str) -> float:
-    """Compute the share of a column's own words found in a text; rare words weigh more."""
-    all_words = {column: words_of(f"{column} {said}") for column, said in columns.items()}
-    weight = {
-        word: math.log(1 + len(all_words) / sum(word in held for held in all_words.values()))
-        for word in all_words[name]
-    }
-    said = words_of(text)
-    whole = math.fsum(weight.values())  # exact, so that ties do not depend on the order of a set
-    return math.fsum(w for word, w in weight.items() if word in said) / whole if whole else 0.0
-
-
-class Task(Strict):
-    """A gold hypothesis with its tables and the descriptions of their columns."""
-
-    name: str
-    text: str
-    workflow: str
-    tables: tuple[str, ...]
-    columns: dict[str, str]
 
 
 class Gold(Strict):
-    """A parsed claim: rows, exposures, outcome and sign; or why it was not parsed."""
+    """A gold hypothesis as claims: rows, exposures, covariates, outcome and sign; or why not."""
 
     task: str
     where: dict[str, str] = Field(default_factory=dict)
@@ -101,6 +55,14 @@ class Gold(Strict):
     outcome: str = ""
     relation: Relation = "none"
     unread: str = ""
+
+
+class Task(Strict):
+    """A gold hypothesis with its tables."""
+
+    gold: Gold
+    text: str
+    tables: tuple[str, ...]
 
 
 class Tried(Strict):
@@ -120,36 +82,25 @@ class Tried(Strict):
     associated: bool = False
 
 
-def load_tasks(folder: Path) -> list[Task]:
-    """Load every metadata_N.json below a folder.
+def load_tasks(folder: Path, gold: Path = GOLD) -> list[Task]:
+    """Load the tasks of a folder (`DATASET/metadata_N.json`) of which `gold` states the claims.
 
     Raises
     ------
     InputError
-        If there is no such file, or a file has another format.
+        If a task is missing, or its file has another format.
     """
-    paths = sorted(folder.rglob("metadata_*.json"))
-    if not paths:
-        raise InputError(f"{folder}: no metadata_N.json found; give discoverybench/real/train")
     tasks = []
-    for path in paths:
+    for each in load_lines(gold, Gold):
+        name, _, number = each.task.partition("/")
+        path = folder / name / f"metadata_{number}.json"
         try:
             held = json.loads(path.read_text(encoding="utf-8"))
-            tasks.append(
-                Task(
-                    name=f"{path.parent.name}/{path.stem.removeprefix('metadata_')}",
-                    text=" ".join(item["text"] for item in held["hypotheses"]["main"]),
-                    workflow=str(held["workflow"]),
-                    tables=tuple(str(path.parent / Path(t["name"]).name) for t in held["datasets"]),
-                    columns={
-                        column["name"]: column["description"]
-                        for table in held["datasets"]
-                        for column in table["columns"]["raw"]
-                    },
-                )
-            )
+            text = " ".join(item["text"] for item in held["hypotheses"]["main"])
+            tables = tuple(str(path.parent / Path(t["name"]).name) for t in held["datasets"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path}: unexpected format ({error!r})") from None
+            raise InputError(f"{path}: not a task of discoverybench/real ({error!r})") from None
+        tasks.append(Task(gold=each, text=text, tables=tables))
     return tasks
 
 
@@ -171,59 +122,37 @@ def load_table(paths: tuple[str, ...]) -> pd.DataFrame:
     return out.replace([np.inf, -np.inf], np.nan)
 
 
-def parse_gold(task: Task) -> Gold:
-    """Parse a gold hypothesis from those columns of its workflow that exist in its tables.
-
-    The times of a survival analysis are part of the outcome.
-    """
-    names = sorted(task.columns, key=len, reverse=True)
-    any_name = "|".join(map(re.escape, names))
-    named = dict.fromkeys(re.findall(rf"(?<!\w)({any_name})(?!\w)", task.workflow))
-    outcome = re.search(
-        rf"['\"]?({any_name})['\"]? as (?:the )?dependent|\bdependent variable:? ?\(?['\"]?"
-        rf"({any_name})(?!\w)",
-        task.workflow,
-    )
-    if not outcome:
-        return Gold(task=task.name, unread="its workflow names no column as the outcome")
-    target = outcome.group(1) or outcome.group(2)
-    conditions = re.findall(rf"(?<!\w)({any_name})=[\"']?(\w+)", task.workflow)
-    where = dict(conditions)
-    if len(set(conditions)) > len(where):
-        return Gold(task=task.name, unread="it compares groups, by a regression in each")
-    in_time = SURVIVAL.search(task.workflow)
-    free = [
-        name for name in named
-        if name != target and name not in where and not (in_time and TIMES.search(name))
-    ]  # fmt: skip
-    about = {name: overlap(task.columns, name, task.text) for name in free}
-    best = max(about.values(), default=0.0)
-    if not best:
-        return Gold(task=task.name, unread="none of its exposures is a column")
-    exposures = tuple(name for name in free if about[name] >= 0.7 * best)
-    try:
-        table = load_table(task.tables)
-    except InputError as error:
-        return Gold(task=task.name, unread=str(error))
-    if gone := [name for name in (target, *exposures, *where) if name not in table]:
-        return Gold(task=task.name, unread=f"its tables have no column {gone[0]}")
-    relation: Relation = "none"
-    if not NULL.search(task.text):
-        relation = next((sign for words, sign in SIGNS if re.search(words, task.text, re.I)),
-                        "positive")  # fmt: skip
-    return Gold(
-        task=task.name,
-        where=where,
-        exposures=exposures,
-        beside=tuple(name for name in free if name not in exposures and name in table),
-        outcome=target,
-        relation=relation,
-    )
-
-
 def _key(name: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)
     return plain if plain == name else f"{plain}.{hash_text(name)[:8]}"
+
+
+def build_cohort(table: pd.DataFrame, outcome: str, use: Sequence[str], place: Path) -> Permuted:
+    """Write a table's rows to a folder and open them as a cohort."""
+    rows = table.drop(columns="row_of_table", errors="ignore").reset_index(drop=True)
+    rows.insert(0, "row_of_table", [f"r{n}" for n in range(len(rows))])
+    rows.to_csv(place / "rows.csv", index=False)
+    return Permuted(build_spec(rows, outcome, use), place)
+
+
+def build_claim(
+    name: str, values: pd.Series, others: Sequence[str], lower: bool, statement: str = ""
+) -> Hypothesis:
+    """Build the claim that an exposure goes with the outcome, adjusted for other columns."""
+    slope = classify(values) == "continuous"
+    key = f"clinical:{_key(str(values.name))}"
+    cut = {"cut": CutRule.CONTINUOUS} if slope else {}
+    return Hypothesis(
+        id=name,
+        statement=statement or f"{values.name} goes with the outcome.",
+        population=Population(description="all rows"),
+        exposures=(Exposure(variable=key, label=str(values.name), **cut),),
+        comparison=Comparison.PER_SD if slope else Comparison.EXPOSED_VS_REST,
+        endpoint=OUTCOME,
+        direction=Direction.LOWER_RISK if lower else Direction.HIGHER_RISK,
+        covariates=tuple(f"clinical:{_key(other)}" for other in others),
+        unadjusted_because="" if others else "the published analysis adjusts for nothing",
+    )
 
 
 def build_spec(table: pd.DataFrame, outcome: str, use: Sequence[str]) -> CohortSpec:
@@ -285,16 +214,17 @@ def classify(values: pd.Series) -> str:
     return "categorical"
 
 
-def try_claim(task: Task, gold: Gold, exposure: str, permutation: int, seed: int = 0) -> Tried:
+def try_claim(task: Task, exposure: str, permutation: int, seed: int = 0) -> Tried:
     """Validate a claim of a gold hypothesis on the original or permuted table."""
     from validation.drafting.draft import draft
     from validation.drafting.freezing import freeze
     from validation.ledger.ledger import Ledger
     from validation.run.runner import run
 
-    about: dict[str, Any] = {"task": task.name, "exposure": exposure, "relation": gold.relation,
+    gold = task.gold
+    about: dict[str, Any] = {"task": gold.task, "exposure": exposure, "relation": gold.relation,
                             "permutation": permutation}  # fmt: skip
-    own = int(hash_text(f"{seed}/{task.name}/{exposure}/{permutation}")[:8], 16) % 2**31
+    own = int(hash_text(f"{seed}/{gold.task}/{exposure}/{permutation}")[:8], 16) % 2**31
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         try:
@@ -302,30 +232,12 @@ def try_claim(task: Task, gold: Gold, exposure: str, permutation: int, seed: int
             for name, value in gold.where.items():
                 table = table[table[name].astype(str).str.removesuffix(".0") == value]
             others = [name for name in (*gold.exposures, *gold.beside) if name != exposure]
-            rows = table.drop(columns="row_of_table", errors="ignore").reset_index(drop=True)
-            rows.insert(0, "row_of_table", [f"r{n}" for n in range(len(rows))])
-            rows.to_csv(place / "rows.csv", index=False)
-            cohort = Permuted(build_spec(rows, gold.outcome, [exposure, *others]), place)
-            slope = classify(rows[exposure]) == "continuous"
+            cohort = build_cohort(table, gold.outcome, [exposure, *others], place)
             if permutation:
                 cohort.permuted = f"clinical:{_key(exposure)}"
                 cohort.permutation = int(generator(own, PURPOSE).integers(2**31))
-            claim = Hypothesis(
-                id="claim",
-                statement=task.text[:300],
-                population=Population(description="all rows"),
-                exposures=(
-                    Exposure(variable=f"clinical:{_key(exposure)}", label=exposure,
-                             **({"cut": CutRule.CONTINUOUS} if slope else {})),
-                ),
-                comparison=Comparison.PER_SD if slope else Comparison.EXPOSED_VS_REST,
-                endpoint=OUTCOME,
-                direction=Direction.LOWER_RISK
-                if gold.relation == "negative"
-                else Direction.HIGHER_RISK,
-                covariates=tuple(f"clinical:{_key(name)}" for name in others),
-                unadjusted_because="" if others else "the published analysis adjusts for nothing",
-            )  # fmt: skip
+            claim = build_claim("claim", table[exposure], others, gold.relation == "negative",
+                                task.text[:300])  # fmt: skip
             frozen = freeze(draft(claim, cohort.dictionary(), seed=own), cohort)
             found = run(frozen, cohort, place / "out", ledger=Ledger(place / "ledger.jsonl"),
                         figures=False, reproduce=False)  # fmt: skip
@@ -388,8 +300,8 @@ def summarize(tried: Sequence[Tried], golds: Sequence[Gold]) -> Report:
 
 def _try_key(folder: Path, key: tuple[str, str, int, int]) -> Tried:
     name, exposure, permutation, seed = key
-    task = next(task for task in load_tasks(folder) if task.name == name)
-    return try_claim(task, parse_gold(task), exposure, permutation, seed)
+    task = next(task for task in load_tasks(folder) if task.gold.task == name)
+    return try_claim(task, exposure, permutation, seed)
 
 
 def run(
@@ -400,17 +312,15 @@ def run(
     keep: Annotated[Path | None, typer.Option(help="Results so far, to resume.")] = None,
 ) -> Report:
     """Validate gold hypotheses, original and permuted."""
-    golds = {task.name: parse_gold(task) for task in load_tasks(folder)}
-    if all(gold.unread for gold in golds.values()):
-        raise InputError(f"{folder}: no task can be read; {next(iter(golds.values())).unread}")
+    golds = [task.gold for task in load_tasks(folder)]
     keys = [
-        (name, exposure, permutation, seed)
+        (gold.task, exposure, permutation, seed)
         for permutation in range(permutations + 1)
-        for name, gold in golds.items() for exposure in gold.exposures
+        for gold in golds for exposure in gold.exposures
     ]  # fmt: skip
     tried = run_missing(
         partial(_try_key, folder), keys, Tried,
         lambda item: (item.task, item.exposure, item.permutation, seed),
         keep=keep, jobs=jobs, title="claims",
     )  # fmt: skip
-    return summarize(tried, list(golds.values()))
+    return summarize(tried, golds)

@@ -1,22 +1,17 @@
-"""SlideQuest: answers scored by the published rules and by repaired ones.
+"""SlideQuest: answers scored by the published rules.
 
-A question's score is the share of its values that are within tolerance of the truth; a missing or
-unreadable answer scores 0, and is a failure, as is a score of 0 (NOVA, appendix F.1). Two of the
-published rules score the truth itself below 1: bounds are truth * (1 - t) and truth * (1 + t),
-which cross where the truth is negative; and rows are looked up by their ID, so that only the last
-of several rows with the same ID counts. The repaired scorer uses |answer - truth| <= t * |truth|
-and gives each row its own match; rows that share an ID are matched by their other texts, or else in
-order. Columns with other names may replace the requested columns: the published scorer uses the
-best of any number of them, so that hundreds of guesses score 1; the repaired scorer accepts only as
-many as were requested. For the published scorer, a single text among a column's numbers makes the
-whole column wrong, and so does an extra row in an answer without IDs.
+A question's score is the share of its values within tolerance of the truth; a missing or unreadable
+answer scores 0, and is a failure, as is a score of 0 (NOVA, appendix F.1). As published, bounds are
+truth * (1 - t) and truth * (1 + t), which cross where the truth is negative; of rows with the same
+ID only the last counts; columns with other names may replace those requested, the best of any
+number; a single text among a column's numbers makes the whole column wrong, and so does an extra
+row in an answer without IDs.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,25 +47,11 @@ class Question(Strict):
 
 
 class Scored(Strict):
-    """Scores of a question in one repetition."""
+    """Score of a question in one repetition."""
 
     question: str
-    original: float
-    repaired: float
+    score: float
     problem: str = ""
-
-
-class Summary(Strict):
-    """A category over the repeats; `*_error` is the standard error, None without repeats."""
-
-    category: str
-    questions: int
-    original: float
-    original_error: float | None
-    repaired: float
-    repaired_error: float | None
-    failure_rate: float
-    failure_error: float | None
 
 
 def load_questions(folder: Path) -> tuple[list[Question], int]:
@@ -129,60 +110,42 @@ def read_answer(path: Path) -> list[Cells]:
     return rows
 
 
-def score(question: Question, answer: Sequence[Cells], repaired: bool) -> float:
+def score(question: Question, answer: Sequence[Cells]) -> float:
     """Compute the share of the question's values that an answer gives within tolerance, 0 to 1."""
-    truth, rows = list(question.truth), list(answer)
+    truth, rows, key = list(question.truth), list(answer), question.id_column
     # Computing all similarities would take hours for an answer with very many rows.
-    if len(rows) > 2 * len(truth) + 100:
+    if len(rows) > (len(truth) if key is None else 2 * len(truth) + 100):
         return 0.0
-    if question.id_column is None and len(rows) > len(truth) and not repaired:
+    if key is not None and any(key not in row for row in rows):
         return 0.0
-    if question.id_column is None:
-        matched: list[Cells | None] = [*rows[: len(truth)], *[None] * (len(truth) - len(rows))]
-    elif any(question.id_column not in row for row in rows):
-        return 0.0
-    else:
-        matched = _match_rows(question, rows, repaired)
+    empty: list[Cells | None] = [None] * max(0, len(truth) - len(rows))
+    matched = [*rows, *empty] if key is None else _match_rows(question, key, rows)
     names = list(question.tolerances)
-    keys = list(dict.fromkeys(key for row in rows for key in row if key != question.id_column))
+    columns = list(dict.fromkeys(column for row in rows for column in row if column != key))
     right = {
-        (name, key): [
-            _is_within(
-                row.get(name),
-                None if given is None else given.get(key),
-                question.tolerances[name],
-                repaired,
-            )
+        (name, column): [
+            given is not None and _is_within(row.get(name), given.get(column), tolerance)
             for row, given in zip(truth, matched, strict=True)
         ]
-        for name in names
-        for key in keys
+        for name, tolerance in question.tolerances.items()
+        for column in columns
     }
-    if not repaired:
-        given = [cell for row in matched if row is not None for cell in row.items()]
-        worded = {key for key, value in given if value is not None and _parse_number(value) is None}
-        numbers = [name for name in names if isinstance(truth[0].get(name), int | float)]
-        right |= {(n, k): [False] * len(truth) for n in numbers for k in keys if k in worded}
-    total = sum(sum(right[name, name]) for name in names if name in keys)
-    free, spare = [n for n in names if n not in keys], [k for k in keys if k not in names]
-    # More columns than names are left: the answer is ambiguous.
-    if repaired and sum(key not in truth[0] for key in spare) > len(free):
-        spare = []
+    cells = [cell for row in matched if row is not None for cell in row.items()]
+    worded = {name for name, value in cells if value is not None and _parse_number(value) is None}
+    for name, column in right:
+        if column in worded and isinstance(truth[0].get(name), int | float):
+            right[name, column] = [False] * len(truth)
+    total = sum(sum(right[name, name]) for name in names if name in columns)
+    free = [name for name in names if name not in columns]
+    spare = [column for column in columns if column not in names]
     if free and spare:
-        gain = np.array([[sum(right[name, key]) for key in spare] for name in free])
+        gain = np.array([[sum(right[name, column]) for column in spare] for name in free])
         total += int(gain[linear_sum_assignment(-gain)].sum())
     return total / (len(truth) * len(names))
 
 
-def _count_shared(each: object, other: object) -> int:
-    """Count the characters that two IDs share in order."""
-    blocks = difflib.SequenceMatcher(None, str(each), str(other)).get_matching_blocks()
-    return sum(block.size for block in blocks)
-
-
-def _match_rows(question: Question, rows: list[Cells], repaired: bool) -> list[Cells | None]:
-    """Match each row of the truth to a row of the answer by the similarity of their IDs."""
-    key = question.id_column or ""
+def _match_rows(question: Question, key: str, rows: list[Cells]) -> list[Cells | None]:
+    """Match each row of the truth to a row of the answer by the characters that IDs share."""
     by_id = {str(row[key]): row for row in rows}
     ids = [str(truth[key]) for truth in question.truth]
     if len(by_id) == len(rows) and len(set(ids)) == len(ids):
@@ -190,22 +153,13 @@ def _match_rows(question: Question, rows: list[Cells], repaired: bool) -> list[C
         for known in (by_id, {name.rpartition(".")[0]: row for name, row in by_id.items()}):
             if len(known) == len(rows) and set(ids) <= set(known):
                 return [known[name] for name in ids]
-    gain = np.array(
-        [[_count_shared(t[key], r[key]) for r in rows] for t in question.truth], dtype=float
-    )
-    if repaired:
-        texts = [name for name in question.truth[0] if name not in (key, *question.tolerances)]
-        for i, truth in enumerate(question.truth):
-            for j, row in enumerate(rows):
-                same = sum(str(truth.get(n)) == str(row.get(n)) for n in texts)
-                exact = str(truth[key]) == str(row[key])
-                gain[i, j] += 1000 * exact + 0.1 * same - 1e-6 * abs(i - j)
+    gain = np.array([
+        [sum(block.size for block in
+             difflib.SequenceMatcher(None, name, str(row[key])).get_matching_blocks())
+         for row in rows] for name in ids
+    ], dtype=float)  # fmt: skip
     chosen = dict(zip(*linear_sum_assignment(-gain), strict=True))
-    out: list[Cells | None] = []
-    for i in range(len(question.truth)):
-        found = rows[chosen[i]] if i in chosen else None
-        out.append(by_id[str(found[key])] if found is not None and not repaired else found)
-    return out
+    return [by_id[str(rows[chosen[at]][key])] if at in chosen else None for at in range(len(ids))]
 
 
 def _normalize(value: object) -> str:
@@ -222,74 +176,41 @@ def _parse_number(value: object) -> float | None:
         return None
 
 
-def _is_within(truth: object, given: object, tolerance: object, repaired: bool) -> bool:
+def _is_within(truth: object, given: object, tolerance: object) -> bool:
     """Check whether a value is within tolerance of the truth."""
     if isinstance(truth, bool) or not isinstance(truth, int | float):
         if truth is None or given is None:
-            return repaired and truth is None and given is None
+            return False
         options = truth if isinstance(truth, list) else [truth]
         return _normalize(given) in {_normalize(option) for option in options}
     number = _parse_number(given)
-    if number is None:
-        return False
-    if repaired and math.isnan(truth):
-        return math.isnan(number)
     share = float(tolerance) if isinstance(tolerance, int | float) else 0.001
-    if repaired:
-        return abs(number - truth) <= share * abs(truth) + 1e-12
-    return truth * (1 - share) <= number <= truth * (1 + share)
+    return number is not None and truth * (1 - share) <= number <= truth * (1 + share)
 
 
 def score_folder(questions: Sequence[Question], answers: Path | None) -> list[Scored]:
     """Score one repetition from FOLDER/CATEGORY/question_N/answer.json, or the truth itself."""
     out = []
     for question in questions:
+        value, problem = 0.0, ""
         try:
             if answers is None:
-                rows: Sequence[Cells] = question.truth
+                value = score(question, question.truth)
             elif not (path := answers / question.name / "answer.json").is_file():
-                raise InputError(ABSENT)
+                problem = ABSENT
             else:
-                rows = read_answer(path)
-            both = [score(question, rows, repaired) for repaired in (False, True)]
-            out.append(Scored(question=question.name, original=both[0], repaired=both[1]))
+                value = score(question, read_answer(path))
         except InputError as error:
-            out.append(
-                Scored(question=question.name, original=0.0, repaired=0.0, problem=str(error))
-            )
+            problem = str(error)
+        out.append(Scored(question=question.name, score=value, problem=problem))
     return out
 
 
-def summarize(repeats: Sequence[Sequence[Scored]]) -> list[Summary]:
-    """Average over questions per category and overall, with the standard error over repetitions."""
-    out = []
-    for name in (*CATEGORIES, "all"):
-        parts = [
-            [row for row in rows if name in ("all", row.question.partition("/")[0])]
-            for rows in repeats
-        ]
-        if not parts or not parts[0]:
-            continue
-        original = np.array([np.mean([row.original for row in part]) for part in parts])
-        repaired = np.array([np.mean([row.repaired for row in part]) for part in parts])
-        failed = np.array([np.mean([row.original == 0 for row in part]) for part in parts])
-        out.append(
-            Summary(
-                category=name,
-                questions=len(parts[0]),
-                original=float(original.mean()),
-                original_error=_error(original),
-                repaired=float(repaired.mean()),
-                repaired_error=_error(repaired),
-                failure_rate=float(failed.mean()),
-                failure_error=_error(failed),
-            )
-        )
-    return out
-
-
-def _error(values: Any) -> float | None:
-    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else None
+def average(repeats: Sequence[Sequence[float]]) -> str:
+    """Average over questions; with repetitions, the standard error over their averages."""
+    means = np.array([np.mean(values) for values in repeats])
+    error = f" ± {means.std(ddof=1) / len(means) ** 0.5:.3f}" if len(means) > 1 else ""
+    return f"{means.mean():.3f}{error}"
 
 
 def run(
@@ -297,43 +218,30 @@ def run(
     answers: Annotated[
         list[Path] | None, typer.Option(help="Folder of answers, per repeat. Default: the truth.")
     ] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Questions or categories.")] = None,
 ) -> Report:
     """Score answers."""
     questions, total = load_questions(folder)
-    notes = []
-    if only:
-        questions = [item for item in questions if {item.name, item.category} & set(only)]
     if not questions:
         raise InputError(f"{folder}: no ground_truth/question_N/answer.json to score with")
     for place in answers or []:
         if not place.is_dir():
             raise InputError(f"--answers {place}: folder not found")
-    places: tuple[Path | None, ...] = tuple(answers or ()) or (None,)
-    scored = [score_folder(questions, place) for place in places]
-    below = [row.question for row in score_folder(questions, None) if row.original < 1]
-    if below:
-        notes.append(f"the truth itself scores below 1 by the published rules: {', '.join(below)}.")
-    groups = summarize(scored)
-
-    def show(value: float, error: float | None) -> str:
-        return f"{value:.3f}" + ("" if error is None else f" ± {error:.3f}")
-
-    rows = tuple(
-        Row(
-            benchmark=f"SlideQuest, {group.category}",
-            measured=f"{group.questions} of {total} questions, {len(scored)} repeats; published"
-            " rules; repaired rules; failed",
-            baseline="0.000 (a language model alone)" if group.category == "all" else NONE,
-            published="0.477 (NOVA, GPT-4.1)" if group.category == "all" else NONE,
-            sage="; ".join((
-                show(group.original, group.original_error),
-                show(group.repaired, group.repaired_error),
-                show(group.failure_rate, group.failure_error),
-            )) + ("" if answers else " (the truth against itself)"),
-            notes=tuple(notes) if group.category == "all" else (),
-        )
-        for group in groups
-    )  # fmt: skip
-    return Report(command="slidequest FOLDER --json", rows=rows,
-                  data=[[row.model_dump() for row in part] for part in scored])  # fmt: skip
+    scored = [score_folder(questions, place) for place in answers or [None]]
+    rows = []
+    for name in (*CATEGORIES, "all"):
+        parts = [[item.score for item in repeat if name in ("all", item.question.split("/")[0])]
+                 for repeat in scored]  # fmt: skip
+        if not parts[0]:
+            continue
+        whole = name == "all"
+        failed = average([[float(value == 0) for value in part] for part in parts])
+        rows.append(Row(
+            benchmark=f"SlideQuest, {name}",
+            measured=f"{len(parts[0])} of {total} questions, {len(scored)} repeats; score; failed",
+            baseline="0.000 (a language model alone)" if whole else NONE,
+            published="0.477 (NOVA, GPT-4.1)" if whole else NONE,
+            sage=f"{average(parts)}; {failed}"
+            + ("" if answers else " (the truth against itself)"),
+        ))  # fmt: skip
+    return Report(command="slidequest FOLDER --json", rows=tuple(rows),
+                  data=[[item.model_dump() for item in part] for part in scored])  # fmt: skip
