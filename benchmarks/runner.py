@@ -169,26 +169,29 @@ def cpu_seconds() -> str:
     return f"{sum(os.times()[:4]):.0f} s of a CPU"
 
 
-def load_lines(path: Path | None, model: type[T]) -> list[T]:
-    """Load JSON lines of earlier work, and ignore a last line that was cut short.
+def load_lines(path: Path | None, model: type[T], *, given: bool = False) -> list[T]:
+    """Load JSON lines; unless they were `given` by a person, drop a last line that was cut short.
 
     Raises
     ------
     InputError
-        If a complete line is damaged.
+        If a complete line is damaged, or a given file is missing.
     """
     if path is None or not path.is_file():
+        if given:
+            raise InputError(f"{path}: file not found")
         return []
     text = path.read_text(encoding="utf-8", errors="replace")
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
+    whole = text.rstrip("\n") + "\n" if given else text[: text.rfind("\n") + 1]
+    if whole != text and not given:
         path.write_text(whole, encoding="utf-8")
     found = []
     for number, line in enumerate(whole.split("\n")[:-1], 1):
         try:
             found.append(model.model_validate_json(line))
         except ValidationError:
-            raise InputError(f"{path}, line {number}: damaged; remove the file") from None
+            remedy = "correct it" if given else "remove the file"
+            raise InputError(f"{path}, line {number}: damaged; {remedy}") from None
     return found
 
 

@@ -7,23 +7,20 @@ docs/claim-audit.md.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import typer
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from agents.core.types import Citation
 from agents.core.words import ModelText
-from benchmarks.runner import NONE, Report, Row, share, wilson
-from kg.literature.local import read_note
-from sage.core.data import data_root
-from sage.core.errors import InputError, explain_validation
+from benchmarks.runner import NONE, Report, Row, load_lines, share
+from sage.core.errors import InputError
 from sage.core.files import write_text
 from sage.core.models import Strict
 from sage.core.seeds import generator
@@ -31,7 +28,7 @@ from sage.report.build import write_report
 from sage.report.collect import HypothesisPage, collect_page
 from sage.report.facts import Pen, free_numbers, to_markdown
 from sage.report.inert import markdown_text
-from sage.run.folder import Manifest, RunFolder
+from sage.run.folder import RunFolder
 
 Kind = Literal["data", "literature", "interpretive"]
 Verdict = Literal["supported", "refuted", "not_checkable"]
@@ -42,46 +39,20 @@ BETWEEN_QUOTATIONS = re.compile(r"(?<=\")\s+(?=\")")
 EMPTY = re.compile(r"^(?:not stated|rests on)\.?$", re.IGNORECASE)
 
 
-class Source(Strict):
-    """A record that the statement cites, or that was available to the debate.
-
-    `label` is its key in the debate (R1 …); `passages` are all findings of its note, not only the
-    quoted finding; `quoted` is the quotation in the report.
-    """
-
-    title: str
-    year: int | None = None
-    doi: str | None = None
-    pmid: str | None = None
-    retracted: bool = False
-    label: str = ""
-    cited: bool = True
-    quoted: str = ""
-    note: str = ""
-    passages: tuple[str, ...] = ()
-
-
 class Statement(Strict):
-    """A statement of a report, its place, and the files that its reader opens.
-
-    `says` is the report's other text on the result: verdict, reasons, findings, limits.
-    """
+    """A statement of a report, its place, and what its reader opens: files and cited sources."""
 
     id: str = ""
     run: str
     reasoner: str
-    simulated: bool
-    cohort: str
     report: str
     hypothesis: str
-    claim: str
     section: str
     line: int
     kind: Kind
     statement: str
     files: tuple[str, ...]
-    says: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 class Reading(Strict):
@@ -92,29 +63,6 @@ class Reading(Strict):
     reason: str = Field(pattern=r"\S")
 
 
-class Share(Strict):
-    """Share of supported statements in a group, with Wilson's 95% interval."""
-
-    group: str
-    statements: int
-    supported: int
-    refuted: int
-    not_checkable: int
-    open: int
-    rate: float
-    low: float
-    high: float
-
-
-class Scored(Strict):
-    """Shares per group, and the readers' agreement."""
-
-    shares: list[Share]
-    agreement: float
-    kappa: float | None
-
-
-M = TypeVar("M", bound=Strict)
 Text = tuple[str, Kind | None, str, Sequence[Citation]]
 """Section, kind (None to decide by whether it states a number), text, and citations."""
 
@@ -204,14 +152,11 @@ def collect_statements(root: Path) -> list[Statement]:
                 f" version of SAGE; rebuild it with `sage admin replay {root} --out {root}`"
             )
     lines = text.splitlines()
-    notes = _load_notes(
-        Path(manifest.spec.corpus) if manifest.spec.corpus else data_root() / "corpus"
-    )
     pen = Pen(page.facts, page.sources, markdown_text)
     found: dict[str, Statement] = {}
     for name, hypothesis in ((item.id, item) for item in page.hypotheses):
         within = _find_lines(name, _render(hypothesis.answer.sentence, False, pen, name), lines)
-        says = _collect_context(name, hypothesis, pen, lines, within)
+        files = tuple(_list_files(folder, name))
         for section, kind, raw, cited in list_texts(hypothesis):
             # Texts that begin with a null are verbatim; the rest is prose with numbers by key.
             verbatim = raw.startswith("\0")
@@ -226,14 +171,10 @@ def collect_statements(root: Path) -> list[Statement]:
                 numbered = "[[" in part or free_numbers(words)
                 chosen: Kind = kind or ("data" if numbered else "interpretive")
                 found[words] = Statement(
-                    run=manifest.id, reasoner=manifest.reasoner, simulated=manifest.simulated,
-                    cohort=manifest.cohort_title, report=str(report), hypothesis=name,
-                    claim=hypothesis.expanded.hypothesis.statement, section=section,
-                    line=line + 1, kind=chosen, statement=words,
-                    files=tuple(_list_files(folder, manifest, name, chosen)),
-                    says=() if chosen == "literature" else says,
-                    sources=() if chosen == "data"
-                    else tuple(_list_sources(hypothesis, section, cited, notes)),
+                    run=manifest.id, reasoner=manifest.reasoner, report=str(report),
+                    hypothesis=name, section=section, line=line + 1, kind=chosen, statement=words,
+                    files=files,
+                    sources=tuple(f"{item.title} {item.doi or item.pmid or ''}" for item in cited),
                 )  # fmt: skip
     return list(found.values())
 
@@ -278,71 +219,14 @@ def _strip_escapes(shown: str) -> str:
     return text.replace("&#58;", ":").replace("&#46;", ".").replace("&#64;", "@")
 
 
-def _collect_context(
-    name: str, page: HypothesisPage, pen: Pen, lines: Sequence[str], within: Sequence[int]
-) -> tuple[str, ...]:
-    """Collect the answer and what speaks against it as printed: the basis of interpretations."""
-    here = [lines[at] for at in within]
-    told = [page.answer.sentence, *page.front.also, *page.front.against]
-    printed = [_strip_escapes(_render(item, False, pen, name)) for item in told]
-    return (
-        f"Verdict: {page.answer.verdict_words}",
-        *(item for item in printed if any(item and item in line for line in here)),
-    )
-
-
-def _load_notes(corpus: Path) -> dict[str, tuple[Path, tuple[str, ...]]]:
-    """Load the notes of a corpus by record key."""
-    found = {}
-    for path in sorted(corpus.glob("*.md")):
-        note = read_note(path.read_text(encoding="utf-8"))
-        if note is not None:
-            cited = Citation(title=note.title, year=note.year, doi=note.doi, pmid=note.pmid)
-            found[cited.key] = (path, note.snippets)
-    return found
-
-
-def _list_sources(
-    page: HypothesisPage,
-    section: str,
-    cited: Sequence[Citation],
-    notes: dict[str, tuple[Path, tuple[str, ...]]],
-) -> Iterator[Source]:
-    """Yield the records that a statement cites, or all records for the debate."""
-    records = [
-        (Citation(**{key: item["record"].get(key) for key in ("title", "year", "doi", "pmid")}),
-         str(item["ref"]))
-        for item in page.debate["records"]
-    ]  # fmt: skip
-    labels = {record.key: label for record, label in records}
-    listed = list(cited)
-    if section == "Novelty debate":
-        keys = {item.key for item in cited}
-        listed += [record for record, _ in records if record.key not in keys]
-    for place, item in enumerate(listed):
-        path, passages = notes.get(item.key, (None, ()))
-        yield Source(
-            title=item.title, year=item.year, doi=item.doi, pmid=item.pmid,
-            retracted=item.retracted,
-            label=labels.get(item.key, ""), cited=place < len(cited), quoted=item.quote,
-            note=str(path) if path else "", passages=passages,
-        )  # fmt: skip
-
-
-def _list_files(folder: RunFolder, run: Manifest, name: str, kind: Kind) -> Iterator[str]:
-    """Yield the files for a reader: contract and result, and for numbers also the tables."""
+def _list_files(folder: RunFolder, name: str) -> Iterator[str]:
+    """Yield the files for a reader: contract, result, tables, ledger, debate and brief."""
     home = folder.hypothesis(name)
     given = [home / "contract.json", home / "results" / "results.json"]
-    if kind == "data":
-        given += sorted((home / "results" / "inputs").glob("*/table.parquet"))
-        given += [folder.root / "ledger.jsonl", folder.output(f"novelty-{name}")]
-    elif kind == "literature":
-        given = [folder.output(f"novelty-{name}"), folder.output("brief")]
+    given += sorted((home / "results" / "inputs").glob("*/table.parquet"))
+    given += [folder.root / "ledger.jsonl", folder.output(f"novelty-{name}"),
+              folder.output("brief")]  # fmt: skip
     yield from (str(path) for path in given if path.is_file())
-    if kind == "data" and given[0].is_file():
-        place = Path(run.spec.cohort_root or run.spec.cohort)
-        for file in json.loads(given[0].read_text(encoding="utf-8")).get("data_hashes", {}):
-            yield str(place / file) if (place / file).is_file() else f"{run.spec.cohort}: {file}"
 
 
 def draw(pool: Sequence[Statement], count: int, seed: int = 0) -> list[Statement]:
@@ -391,40 +275,22 @@ def draw(pool: Sequence[Statement], count: int, seed: int = 0) -> list[Statement
     ]
 
 
-def load_sample(path: Path) -> list[Statement]:
-    """Load the drawn statements."""
-    return [item for _, item in _load_rows(path, Statement)]
-
-
 def load_readings(path: Path, sample: Sequence[Statement]) -> dict[str, Reading]:
     """Load a reader's verdicts by statement from JSON lines with id, verdict and reason.
 
     Raises
     ------
     InputError
-        If a line is invalid, repeated, or not about a statement of the sample; the message names
-        the line.
+        If a line is invalid, repeated, or not about a statement of the sample.
     """
     known = {item.id for item in sample}
     found: dict[str, Reading] = {}
-    for place, reading in _load_rows(path, Reading):
+    for number, reading in enumerate(load_lines(path, Reading, given=True), 1):
         if reading.id not in known or reading.id in found:
             problem = "repeated" if reading.id in found else "not in the sample"
-            raise InputError(f'{place}: "{reading.id}" is {problem}')
+            raise InputError(f'{path}, line {number}: "{reading.id}" is {problem}')
         found[reading.id] = reading
     return found
-
-
-def _load_rows(path: Path, model: type[M]) -> list[tuple[str, M]]:
-    """Load JSON lines with their line numbers."""
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        place = f"{path}, line {number}"
-        try:
-            rows.append((place, model.model_validate_json(line)))
-        except ValidationError as error:
-            raise InputError(f"{place}: {explain_validation(error)}") from None
-    return rows
 
 
 def kappa(first: Sequence[object], second: Sequence[object]) -> float | None:
@@ -439,12 +305,15 @@ def kappa(first: Sequence[object], second: Sequence[object]) -> float | None:
     return None if chance == 1 else (agreed - chance) / (1 - chance)
 
 
+PUBLISHED = {"all": "79.4% (Kosmos)", "interpretive": "57.9% (Kosmos, synthesis)"}
+
+
 def score(
     sample: Sequence[Statement],
     first: dict[str, Reading],
     second: dict[str, Reading],
     adjudicated: dict[str, Reading] | None = None,
-) -> Scored:
+) -> Report:
     """Score two complete readings; a statement counts if both readers, or a third one, support it.
 
     Raises
@@ -459,65 +328,43 @@ def score(
         if missing:
             raise InputError(f"the {name} reading lacks {len(missing)} of {len(sample)} statements,"
                              f" such as {missing[0]}")  # fmt: skip
-    if all((first[item.id].verdict, first[item.id].reason)
-           == (second[item.id].verdict, second[item.id].reason) for item in sample):  # fmt: skip
+    if first == second:
         raise InputError("the two readings are identical: the second is a copy")
-    disputed = {item.id for item in sample if first[item.id].verdict != second[item.id].verdict}
+    verdicts = [[given[item.id].verdict for item in sample] for given in (first, second)]
+    disputed = {item.id for item, one, other in zip(sample, *verdicts, strict=True) if one != other}
     if undisputed := sorted(decided.keys() - disputed):
         raise InputError(f"{undisputed[0]} was adjudicated, but both readers agree on it")
     final: dict[str, str] = {item.id: first[item.id].verdict for item in sample}
     final |= {name: decided[name].verdict if name in decided else "open" for name in disputed}
-    groups: dict[str, list[Statement]] = {"all": list(sample)}
-    for item in sample:
-        groups.setdefault(item.kind, []).append(item)
-    for item in sorted(sample, key=lambda item: item.reasoner):
-        groups.setdefault(f"reasoner {item.reasoner}", []).append(item)
-    verdicts = [[given[item.id].verdict for item in sample] for given in (first, second)]
-    return Scored(
-        shares=[_share(name, [final[item.id] for item in group]) for name, group in groups.items()],
-        agreement=1 - len(disputed) / len(sample),
-        kappa=kappa(*verdicts),
+
+    def count(group: Sequence[Statement]) -> tuple[int, int]:
+        return sum(final[item.id] == "supported" for item in group), len(group)
+
+    reasoners = {item.reasoner: [it for it in sample if it.reasoner == item.reasoner]
+                 for item in sorted(sample, key=lambda item: item.reasoner)}  # fmt: skip
+    by = "; ".join("{} {} of {}".format(name, *count(own)) for name, own in reasoners.items())
+    undecided = sum(final[item.id] in ("open", "not_checkable") for item in sample)
+    agreed = kappa(*verdicts)
+    note = (
+        f"by reasoner: {by}; agreement {1 - len(disputed) / len(sample):.0%}, kappa"
+        f" {'undefined' if agreed is None else f'{agreed:.2f}'}; open or not checkable"
+        f" ({undecided} here) counts as not supported. Kosmos' figures are its authors', on other"
+        " reports and by other readers."
     )
-
-
-def _share(group: str, verdicts: Sequence[str]) -> Share:
-    counted, total = Counter(verdicts), len(verdicts)
-    low, high = wilson(counted["supported"], total)
-    return Share(
-        group=group, statements=total, rate=counted["supported"] / total, low=low, high=high,
-        **{name: counted[name] for name in ("supported", "refuted", "not_checkable", "open")},
-    )  # fmt: skip
-
-
-PUBLISHED = {"all": "79.4% (Kosmos)", "interpretive": "57.9% (Kosmos, synthesis)"}
-
-
-def report(scored: Scored, reports: int) -> Report:
-    """Build the report, with one row per kind of statement."""
-    shares = {item.group: item for item in scored.shares}
-    reasoners = "; ".join(
-        f"{name.removeprefix('reasoner ')} {item.supported} of {item.statements}"
-        for name, item in shares.items() if name.startswith("reasoner ")
-    )  # fmt: skip
-    whole = shares["all"]
-    agreement = "undefined" if scored.kappa is None else f"{scored.kappa:.2f}"
-    notes = (
-        f"by reasoner: {reasoners}; agreement {scored.agreement:.0%}, kappa {agreement};"
-        f" open or not checkable ({whole.open + whole.not_checkable} here) counts as not supported."
-        " Kosmos' figures are its authors', on other reports and by other readers.",
-    )
-    rows = tuple(
-        Row(
-            benchmark=f"Claim audit, {group}",
-            measured=f"{item.statements} statements of {reports} reports, read by two; supported",
-            published=PUBLISHED.get(group, NONE),
-            sage=share(item.supported, item.statements),
-            notes=notes if group == "all" else (),
-        )
-        for group, item in shares.items() if group in ("all", *SHARES)
-    )  # fmt: skip
+    reports = len({item.report for item in sample})
+    rows = []
+    for group in ("all", *SHARES):
+        own = [item for item in sample if group in ("all", item.kind)]
+        if own:
+            rows.append(Row(
+                benchmark=f"Claim audit, {group}",
+                measured=f"{len(own)} statements of {reports} reports, read by two; supported",
+                published=PUBLISHED.get(group, NONE),
+                sage=share(*count(own)),
+                notes=(note,) if group == "all" else (),
+            ))  # fmt: skip
     return Report(command="claim_audit --sample SAMPLE --first FIRST --second SECOND --json",
-                  rows=rows, data=scored.model_dump())  # fmt: skip
+                  rows=tuple(rows), data=final)  # fmt: skip
 
 
 def run(
@@ -544,7 +391,6 @@ def run(
         ))  # fmt: skip
     if first is None or second is None:
         raise InputError("give runs to draw from, or --first and --second readings to score")
-    drawn = load_sample(sample)
+    drawn = load_lines(sample, Statement, given=True)
     decided = load_readings(adjudicated, drawn) if adjudicated else None
-    scored = score(drawn, load_readings(first, drawn), load_readings(second, drawn), decided)
-    return report(scored, len({item.report for item in drawn}))
+    return score(drawn, load_readings(first, drawn), load_readings(second, drawn), decided)

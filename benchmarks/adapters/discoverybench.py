@@ -91,7 +91,7 @@ def load_tasks(folder: Path, gold: Path = GOLD) -> list[Task]:
         If a task is missing, or its file has another format.
     """
     tasks = []
-    for each in load_lines(gold, Gold):
+    for each in load_lines(gold, Gold, given=True):
         name, _, number = each.task.partition("/")
         path = folder / name / f"metadata_{number}.json"
         try:

@@ -10,14 +10,12 @@ which names the columns that it uses.
 from __future__ import annotations
 
 import json
-import os
 import re
 import tempfile
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
-from unittest.mock import patch
 
 import pandas as pd
 import typer
@@ -99,8 +97,10 @@ def name_columns(folder: Path, key: tuple[str, int], seed: int = 0) -> Named:
     from scipy.stats import pearsonr
     from sklearn.tree import DecisionTreeClassifier
 
-    from sage.api import Claim, test_claims
+    from validation.drafting.freezing import draft_on, freeze
     from validation.ledger.ledger import Ledger
+    from validation.run.runner import finalize
+    from validation.run.runner import run as run_contract
 
     name, shuffle = key
     setting = next(item for item in load_settings(folder) if item.name == name)
@@ -121,24 +121,23 @@ def name_columns(folder: Path, key: tuple[str, int], seed: int = 0) -> Named:
         part = (float(found.pvalue), column, float(found.statistic))
         best[column.partition("=")[0]] = min(part, best.get(column.partition("=")[0], part))
     chosen = {column: sign for p, column, sign in best.values() if p < 0.05}
-    supported: list[str] = []
-    with (
-        tempfile.TemporaryDirectory() as place,
-        patch.dict(os.environ, {"SAGE_LEDGER": f"{place}/ledger.sqlite"}),
-    ):
-        cohort = build_cohort(validation[[*chosen, "label"]], "label", list(chosen), Path(place))
-        claims = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary)
+        cohort = build_cohort(validation[[*chosen, "label"]], "label", list(chosen), place)
+        ledger, claims = Ledger(place / "ledger.jsonl"), {}
         for number, (column, sign) in enumerate(chosen.items()):
             others = [other for other in chosen if other != column]
-            claim = Claim(build_claim(f"c{number}", validation[column], others, sign < 0))
+            claim = build_claim(f"c{number}", validation[column], others, sign < 0)
             try:
-                claims[column] = (claim, claim.freeze(cohort))
+                claims[column] = (freeze(draft_on(claim, cohort), cohort), place / f"c{number}")
             except InputError:
                 continue
-        results = test_claims([*claims.values()], cohort, Path(place) / "out",
-                              Ledger(Path(place) / "ledger.jsonl"), figures=False)  # fmt: skip
-        supported = [column for column, result in zip(claims, results, strict=True)
-                     if result.verdict.verdict == "supported"]  # fmt: skip
+            ledger.register(claims[column][0], cohort)
+        for frozen, out in claims.values():
+            run_contract(frozen, cohort, out, ledger=ledger, figures=False, reproduce=False)
+        results = finalize([*claims.values()], ledger, reproduce=False)
+    supported = [column for column, result in zip(claims, results, strict=True)
+                 if result.verdict.verdict == "supported"]  # fmt: skip
     return Named(
         setting=name, shuffle=shuffle, planted=setting.planted, claims=len(claims),
         **{who: tuple(sorted({column.partition("=")[0] for column in columns}))
