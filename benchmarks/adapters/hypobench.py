@@ -109,7 +109,7 @@ def name_columns(folder: Path, key: tuple[str, int], seed: int = 0) -> Named:
         rng = generator(seed, PURPOSE, shuffle)
         for rows in (train, validation):
             rows["label"] = rng.permutation(rows["label"].to_numpy())
-    shared = [column for column in train if column in validation and column != "label"
+    shared = [column for column in map(str, train) if column in validation and column != "label"
               and min(train[column].nunique(), validation[column].nunique()) > 1]  # fmt: skip
     both = pd.concat([train, validation])
     tree = DecisionTreeClassifier(random_state=seed).fit(both[shared], both["label"])
