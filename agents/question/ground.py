@@ -420,7 +420,11 @@ def _contradicted(parts: list[Part], exposures: list[Part]) -> list[str]:
     filters = [item for part in parts if part.role is PartRole.POPULATION for item in part.filters]
     excluded = {part.name for part in parts if part.role is PartRole.EXPOSURE and part.negated}
     texts = [
-        *find_contradictions(filters),
+        *(
+            text
+            for own in [(), *(part.filters for part in exposures)]
+            for text in find_contradictions((*filters, *own))
+        ),
         *(f"{part.name} is asked for and excluded" for part in exposures if part.name in excluded),
     ]
     return [f"The question contradicts itself: {text}." for text in dict.fromkeys(texts)]

@@ -197,6 +197,8 @@ class Matcher:
             if concept is not None:
                 start = without.start() if without else start
                 return Match(start, end, self.prompt[start:end], concept)
+        if without:
+            return None  # what is absent is never read as present
         patients = (
             CUE["group"].match(after)
             or CUE["among"].search(before)
@@ -253,7 +255,8 @@ class Matcher:
                 self.matches = [it for it in self.matches if not since <= it.start < until]
                 self.matches.append(Match(since, until, name, concept, words))
             if name:
-                self.notes.append(f'"{words}" is read as "{name}".')
+                if name != words.casefold():
+                    self.notes.append(f'"{words}" is read as "{name}".')
                 return True
         return False
 
@@ -261,9 +264,9 @@ class Matcher:
         """Check whether words say which patients are meant ("in HER2-positive breast cancer")."""
         beside = next((it for it in self.matches if it.start == end + 1), None)
         disease = beside is not None and organ_of(beside.phrase)
-        grouped = CUE["group"].match(self.text[end:]) or CUE["group"].search(
-            f" {self.text[start:end]}"
-        )
+        after = self.text[end:]
+        grouped = CUE["group"].match(after) or CUE["people"].match(after)
+        grouped = grouped or CUE["group"].search(f" {self.text[start:end]}")
         return bool((grouped or disease) and CUE["among"].search(self.text[:start]))
 
     def _is_list(self, phrase: str) -> bool:
@@ -382,9 +385,8 @@ def _assign_roles(matcher: Matcher) -> list[Asked]:
         if match in related:
             role = related[match]
         elif match.concept.condition:
-            people = match.concept.name in ("age", "sex") or CUE["without"].match(
-                match.phrase.lower()
-            )
+            first, _, _ = match.phrase.lower().partition(" ")
+            people = match.concept.name in ("age", "sex") or CUE["without"].match(f"{first} ")
             among = (
                 CUE["among"].search(before) or CUE["people with"].search(before) or named or people
             )
@@ -552,6 +554,8 @@ def _place_unread(matcher: Matcher, parts: list[Asked]) -> list[Asked]:
             role = related[0]
         elif matcher.is_against(start):
             role = PartRole.COMPARATOR
+        elif CUE["without"].search(before):
+            role = PartRole.QUALIFIER
         elif CUE["people with"].search(before) or matcher.is_group(start, end):
             role = PartRole.POPULATION
         elif _is_verb(matcher, start, end):

@@ -385,6 +385,26 @@ def test_a_comparison_that_lost_a_side_cannot_go_on(known: Known, prompt: str) -
         Question.model_validate(question.model_dump() | {"refusals": ()})
 
 
+def test_what_is_absent_is_never_read_as_present(known: Known) -> None:
+    question = ask(known, "Do men without frobnication or lymphocytes live longer?")
+    without = [part for part in question.parts if "frobnic" in part.words]
+    assert [part.role for part in without] == [PartRole.QUALIFIER]
+    assert describe_lost(question)
+
+
+def test_an_exposure_outside_the_population_is_a_contradiction(known: Known) -> None:
+    prompt = "Who relapses sooner among premenopausal women, postmenopausal patients?"
+    reading = Reading(
+        intent=Intent.RELATE,
+        parts=(
+            Asked(words="premenopausal", role=PartRole.POPULATION, name="premenopausal"),
+            Asked(words="postmenopausal", role=PartRole.EXPOSURE, name="postmenopausal"),
+        ),
+    )
+    words, vocabulary = known["gbsg2"]
+    assert ground(words.model_copy(update={"prompt": prompt}), reading, vocabulary).refusals
+
+
 @pytest.mark.parametrize(("cohort", "prompt", "expected"), READ, ids=[row[1] for row in READ])
 def test_the_table_of_readings(
     known: Known, cohort: str, prompt: str, expected: dict[str, Any]
