@@ -220,7 +220,7 @@ def _start_warm(packages: Sequence[str], stage: Stage, control: int) -> subproce
         "bwrap", *([] if as_root else user), "--cap-add", "ALL", *folders, *_host(mounts),
         "--bind", "/proc", "/proc", "--dev-bind", "/dev", "/dev", "--tmpfs", "/tmp",  # noqa: S108
         "--bind", str(stage.folder), str(stage.folder), "--chdir", "/work",
-        "--", "python", "-I", PROGRAM.name, str(control),
+        "--", "python", "-P", "-s", PROGRAM.name, str(control),
     ]  # fmt: skip
     return _launch(command, mounts, stage, [control], streams=subprocess.DEVNULL)
 
@@ -245,8 +245,9 @@ class _Run:
         try:
             pid = self._handshake(process, info, pumps, log, places)
             if self.warm:
-                forked = self._fork(self.warm, pid, pumps, log)
-            else:
+                with contextlib.suppress(FaultError):  # then the sandbox starts it by itself
+                    forked = self._fork(self.warm, pid, pumps, log)
+            if not forked:
                 assert process.stdin
                 process.stdin.write(b"go\n")
                 process.stdin.close()
@@ -289,10 +290,8 @@ class _Run:
                 "setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups",
                 "--inh-caps=-all", "--bounding-set=-all", "--", *command,
             ]  # fmt: skip
-        enter, spaces = self.warm.enter() if self.warm else ([], [])
-        process = _launch(
-            command, mounts, self.stage, [*held, *spaces], enter=enter, group=self.group
-        )
+        enter = self.warm.enter() if self.warm else []
+        process = _launch(command, mounts, self.stage, held, enter=enter, group=self.group)
         return process, info_read, held
 
     def _mounts(self, uid: int | None) -> list[Mount]:

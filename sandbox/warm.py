@@ -9,9 +9,9 @@ fork of it finds every file where it was when it was loaded.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
-import select
 import socket
 import subprocess
 import threading
@@ -38,6 +38,7 @@ class Warm:
         self._control, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = start(self.stage, inside.fileno())
         inside.close()
+        self._control.settimeout(START_SECONDS)
         self._lock = threading.Lock()
         self._ready: bool | None = None
         self._spaces: list[int] = []
@@ -45,17 +46,16 @@ class Warm:
         atexit.register(self._remove)
 
     def ready(self) -> bool:
-        """Wait until the libraries are loaded; False if the process could not start or ended."""
+        """Wait until the libraries are loaded; False without a process that forks."""
         with self._lock:
             if self._ready is None:
                 self._ready = self._open()
-            if self._ready and self._owner == os.getpid() and self._process.poll() is not None:
-                self._ready = False
             return self._ready
 
     def _open(self) -> bool:
-        found, _, _ = select.select([self._control], [], [], START_SECONDS)
-        pid = self._control.recv(16).decode() if found else ""
+        pid = ""
+        with contextlib.suppress(OSError):
+            pid = self._control.recv(16).decode()
         if not pid:
             self._process.kill()
             return False
@@ -64,12 +64,14 @@ class Warm:
         self._own = {name: Path(f"/proc/{pid}/ns/{name}").stat().st_ino for name in NAMESPACES}
         return True
 
-    def enter(self) -> tuple[list[str], list[int]]:
-        """Return the words before a command that has this view of the host, and descriptors."""
-        words = ["nsenter", f"--mount=/proc/self/fd/{self._spaces[0]}"]
+    def enter(self) -> list[str]:
+        """Return the words before a command that has this view of the host."""
+        # Not by descriptors of its own, which a program would find open in its sandbox.
+        mine = f"/proc/{os.getpid()}/fd"
+        words = ["nsenter", f"--mount={mine}/{self._spaces[0]}"]
         if len(self._spaces) > 1:
-            words += ["--preserve-credentials", f"--user=/proc/self/fd/{self._spaces[1]}"]
-        return [*words, "--"], self._spaces
+            words += ["--preserve-credentials", f"--user={mine}/{self._spaces[1]}"]
+        return [*words, "--"]
 
     def fork(
         self,
@@ -84,9 +86,10 @@ class Warm:
         Raises
         ------
         FaultError
-            If the loaded process has ended, or the job could not enter the sandbox.
+            If the loaded process does not answer; the job has not started then.
         """
         channel, inside = socket.socketpair()
+        channel.settimeout(START_SECONDS)
         try:
             with inside:
                 socket.send_fds(self._control, [b"j"], [inside.fileno()])
@@ -110,6 +113,7 @@ class Warm:
                     os.close(space)
         except (OSError, ValueError) as wrong:
             channel.close()
+            self._ready = False
             raise FaultError(f"the job could not enter the sandbox: {wrong}") from wrong
         return Forked(number, channel)
 
@@ -133,10 +137,13 @@ class Forked:
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end; False if it has not ended within `seconds`."""
-        ended, _, _ = select.select([self.channel], [], [], seconds)
-        if not ended:
+        self.channel.settimeout(seconds)
+        try:
+            text = self.channel.recv(4096)
+        except TimeoutError:
             return False
-        text = self.channel.recv(4096)
+        except ConnectionResetError:  # killed before it had read what to run
+            text = b""
         if text:
             self.exit_code, self.cpu_seconds, self.peak_mb = json.loads(text)
         return True

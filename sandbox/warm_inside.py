@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import io
 import json
 import os
 import random
@@ -74,10 +75,7 @@ def _serve(channel: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     channel.sendall(f"{os.getpid()}\n".encode())
     head, descriptors, _, _ = socket.recv_fds(channel, 8, len(NAMESPACES) + 2)
-    text = b""
-    while len(text) < int(head):
-        text += channel.recv(int(head) - len(text))
-    job = json.loads(text)
+    job = json.loads(channel.recv(int(head), socket.MSG_WAITALL))
     *spaces, out, err = descriptors
     if os.getuid() == 0:
         os.setgroups([])
@@ -99,6 +97,7 @@ def _serve(channel: socket.socket) -> None:
     _, status, usage = os.wait4(child, 0)
     spent = usage.ru_utime + usage.ru_stime
     code = os.waitstatus_to_exitcode(status)
+    code = code if code >= 0 else 128 - code  # a signal, as bubblewrap reports it
     channel.sendall(json.dumps([code, spent, usage.ru_maxrss / 1024]).encode())
     os._exit(0)
 
@@ -145,23 +144,30 @@ def _execute(argv: list[str]) -> int:
     module = sys.modules["__main__"] = ModuleType("__main__")
     script = Path(argv[0]).absolute()
     module.__file__ = str(script)
-    code: object = 0
+    code: Any = 0
     try:
-        exec(compile(script.read_bytes(), script, "exec"), vars(module))  # noqa: S102 - the sandbox is there for this
+        program = compile(script.read_bytes(), script, "exec", dont_inherit=True)
+        exec(program, vars(module))  # noqa: S102 - the sandbox is there for this
     except SystemExit as ended:
         code = ended.code
         if code is not None and not isinstance(code, int):
             sys.stderr.write(f"{code}\n")
             code = 1
     except BaseException as wrong:  # noqa: BLE001 - shown as Python shows it
-        sys.excepthook(type(wrong), wrong, wrong.__traceback__ and wrong.__traceback__.tb_next)
-        code = 1
+        where = wrong.__traceback__ and wrong.__traceback__.tb_next
+        sys.excepthook(type(wrong), wrong.with_traceback(where), where)
+        code = 130 if isinstance(wrong, KeyboardInterrupt) else 1
     # As Python ends, without the time in which it would take all modules apart.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    return int(str(code or 0)) & 0xFF
+    kinds = (io.TextIOWrapper, io.BufferedWriter)
+    left_open = (thing for thing in gc.get_objects() if issubclass(type(thing), kinds))
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__, *left_open):
+        with contextlib.suppress(Exception):  # the program may have closed or replaced it
+            stream.flush()
+    vars(module).clear()
+    gc.collect()
+    return int(code or 0) & 0xFF
 
 
 if __name__ == "__main__":

@@ -54,6 +54,11 @@ for fd in os.listdir("/proc/self/fd"):
         continue
     if not link.startswith(("pipe:", "/dev/null", "/proc/")):
         escaped(link)
+for pid in [p for p in os.listdir("/proc") if p.isdigit() and int(p) != os.getpid()]:
+    for fd in os.listdir(f"/proc/{pid}/fd") if os.access(f"/proc/{pid}/fd", os.R_OK) else ():
+        link = os.readlink(f"/proc/{pid}/fd/{fd}")
+        if not link.startswith(("pipe:", "/dev/null", "anon_inode:[eventfd]")):
+            escaped((pid, link))
 # host files
 for path in (HOST["secret"], "/etc/shadow", "/root/.ssh", "/root/.bashrc", "/var/lib/docker",
              "/home/user", HOST["folder"]):

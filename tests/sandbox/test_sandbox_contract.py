@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +18,8 @@ import pytest
 
 import sandbox
 from sage.core.errors import InputError
-from sandbox import chooser
+from sandbox import bubblewrap, chooser
+from sandbox.bubblewrap import Bubblewrap
 from sandbox.limited import LimitedSubprocess
 from sandbox.types import Availability, Job, Limits, Reason, Sandbox
 from tests.sandbox.boxes import BOXES, working
@@ -46,6 +49,51 @@ def test_a_run_brings_back_its_files_with_hash_and_usage(box: Sandbox, tmp_path:
     assert (tmp_path / "out" / "n.txt").read_text() == "6"
     assert result.usage.wall_seconds > 0
     assert result.usage.cpu_seconds is None or result.usage.cpu_seconds > 0
+
+
+ENDING = """
+import dataclasses, sys, zipfile
+@dataclasses.dataclass
+class Row:
+    x: int
+class Keeper:
+    def __init__(self):
+        self.me, self.text = self, open('/output/text', 'w')
+        self.text.write(f"{dataclasses.fields(Row)[0].type} {hash('abc')}")
+kept, packed = Keeper(), zipfile.ZipFile('/output/packed.zip', 'w')
+packed.writestr('a', 'b')
+print('printed')
+sys.stdout.close()
+sys.exit(True)
+"""
+
+
+def test_a_program_runs_and_ends_as_python_does_it(box: Sandbox, tmp_path: Path) -> None:
+    command = ("python", "-P", "-s", "analysis.py")
+    result = box.run(job(tmp_path, ENDING).model_copy(update={"command": command}))
+    assert result.exit_code == 1, result.stderr_tail
+    assert result.stdout_tail == "printed\n" and not result.stderr_tail
+    # The hash under PYTHONHASHSEED=0, with annotations that are not postponed.
+    assert (tmp_path / "out" / "text").read_text() == "<class 'int'> -4594863902769663758"
+    assert zipfile.ZipFile(tmp_path / "out" / "packed.zip").read("a") == b"b"
+
+
+def test_an_error_shows_the_lines_of_the_program_alone(box: Sandbox, tmp_path: Path) -> None:
+    result = box.run(job(tmp_path, "def fail():\n    1 / 0\nfail()\n"))
+    assert result.reason is Reason.ERROR and result.exit_code == 1
+    assert result.stderr_tail.count('File "') == 2
+
+
+@pytest.mark.bubblewrap
+def test_a_job_starts_after_the_loaded_process_has_ended(tmp_path: Path) -> None:
+    box = working("bubblewrap")
+    assert isinstance(box, Bubblewrap)
+    box.warm = bubblewrap._start_once.__wrapped__(box.packages)
+    assert box.warm.ready()
+    box.warm._control.shutdown(socket.SHUT_RDWR)
+    assert box.run(job(tmp_path / "first", TRIVIAL)).ok
+    assert not box.warm.ready()
+    assert box.run(job(tmp_path / "second", TRIVIAL)).ok
 
 
 def test_inputs_closed_to_other_users_are_still_readable(box: Sandbox, tmp_path: Path) -> None:
