@@ -7,12 +7,12 @@ from datetime import date
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from agents.core.base import View
 from kg.literature.local import NAME
 from kg.literature.types import Record, clean_doi
-from sage.core.errors import InputError, explain_validation
+from sage.core.errors import InputError
 
 Tier = Literal["A", "B", "C", "D", "E"]
 
@@ -29,27 +29,6 @@ class Proposal(View):
     own_title: str = ""
     reference: str = ""
     doi: str | None = None
-
-
-def load_proposals(path: Path) -> list[Proposal]:
-    """Load proposals, one JSON object per line.
-
-    Raises
-    ------
-    InputError
-        If a line is invalid; the message gives the line and the field.
-    """
-    found = []
-    for number, line in enumerate(_read_text(path).splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            found.append(Proposal.model_validate_json(line))
-        except ValidationError as problem:
-            raise InputError(f"{path}:{number}: {explain_validation(problem)}") from None
-    if not found:
-        raise InputError(f"{path}: no proposal; expected one JSON object per line")
-    return found
 
 
 def load_literature(path: Path) -> list[Record]:

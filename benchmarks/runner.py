@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError
 
-from sage.core.errors import InputError
+from sage.core.errors import InputError, explain_validation
 from sage.core.files import append_line
 from sage.core.models import Strict
 
@@ -189,9 +189,9 @@ def load_lines(path: Path | None, model: type[T], *, given: bool = False) -> lis
     for number, line in enumerate(whole.split("\n")[:-1], 1):
         try:
             found.append(model.model_validate_json(line))
-        except ValidationError:
-            remedy = "correct it" if given else "remove the file"
-            raise InputError(f"{path}, line {number}: damaged; {remedy}") from None
+        except ValidationError as error:
+            problem = explain_validation(error) if given else "damaged; remove the file"
+            raise InputError(f"{path}, line {number}: {problem}") from None
     return found
 
 

@@ -282,26 +282,22 @@ class Line(Strict):
     supported: tuple[str, ...]
 
 
-def null_campaign(place: Path, seed: int, fresh: Sequence[Hypothesis]) -> Line:
+def null_campaign(fresh: Sequence[Hypothesis], seed: int) -> Line:
     """Run a campaign of 60 claims in a world where no biomarker is related to any outcome.
 
     Stage and age are related to outcomes, so claims on clinical variables are left out, some of
     which are true.
     """
-    import shutil
-
     from validation.cohort import load
     from validation.ledger.ledger import Ledger
     from validation.simulate.world import write_world
 
-    folder = place / f"null-{seed}"
-    try:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
         write_world(folder / "cohort", seed=seed, patients=PATIENTS, null=True)
         cohort = load(folder / "cohort")
         world = World(cohort, folder, seed, Ledger(folder / "ledger.jsonl"))
         trials = run_campaign(world, choose_by_rules(select_biomarkers(fresh), world.known))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     opened = [trial.confirmed for trial in trials if trial.confirmed is not None]
     return Line(
         seed=seed,
@@ -355,11 +351,6 @@ def load_claims() -> list[Hypothesis]:
     return propose_claims(QUESTION, load_cohort("demo", settings).dictionary(), settings)
 
 
-def _run_seed(fresh: Sequence[Hypothesis], seed: int) -> Line:
-    with tempfile.TemporaryDirectory() as folder:
-        return null_campaign(Path(folder), seed, fresh)
-
-
 def run(
     runs: Annotated[int, typer.Option(min=1, help="Null worlds.")] = 300,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first.")] = 700_000,
@@ -367,7 +358,7 @@ def run(
     keep: Annotated[Path | None, typer.Option(help="Results so far, to resume.")] = None,
 ) -> Report:
     """Run campaigns in null worlds."""
-    work = partial(_run_seed, load_claims())
+    work = partial(null_campaign, load_claims())
     return summarize(
         run_missing(work, range(seed, seed + runs), Line, lambda line: line.seed, keep=keep,
                     jobs=jobs, title="worlds")

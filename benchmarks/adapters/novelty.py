@@ -20,13 +20,12 @@ from agents.core.rules import RulesReasoner
 from agents.core.types import ExpandedHypothesis
 from agents.novelty.debate import Retriever, hold_debate
 from agents.novelty.types import CRITICS, DebateOutcome, DebateSettings
-from benchmarks.novelty_sets import Tier, load_literature, load_proposals
-from benchmarks.runner import Report, Row
+from benchmarks.novelty_sets import Proposal, Tier, load_literature
+from benchmarks.runner import Report, Row, load_lines
 from kg.literature.local import NAME, LocalIndex
 from kg.literature.merge import merge
 from kg.literature.rank import rank
 from kg.literature.types import Query, SearchAnswer, title_key
-from sage.core.errors import InputError
 from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 
 RANGES: dict[Tier, tuple[float, float]] = {
@@ -197,7 +196,7 @@ def judge_proposals(
     records = load_literature(data_root() / "novelty" / "literature.jsonl")
     index = LocalIndex([*records, *LocalIndex.from_folder(data_root() / "corpus").records])
     rows = []
-    for proposal in load_proposals(path)[:limit]:
+    for proposal in load_lines(path, Proposal, given=True)[:limit]:
         search = retrieve_locally(index, debate.records_per_critic, proposal.as_of)
         outcome = hold_debate(
             expand(proposal.id, proposal.statement, proposal.parts), critics,
@@ -224,8 +223,6 @@ def run(
     if chat:
         critics = make_chat(settings, settings.cache_dir.expanduser() / "bench",
                             budget_usd=budget_usd)  # fmt: skip
-    if dataset.suffix.lower() != ".jsonl":
-        raise InputError(f"{dataset}: expected proposals (.jsonl)")
     rows = judge_proposals(dataset, critics, settings.novelty_threshold, limit)
     tiers = "; ".join(
         f"{tier}: {stats['judged']:.0%} judged, {stats['debated']:.0%} debated,"

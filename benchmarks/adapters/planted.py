@@ -15,7 +15,6 @@ planted variable (at least 0.2). A world takes half a minute of CPU time.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -88,7 +87,7 @@ class Line(Strict):
     searchers: tuple[Found, ...]
 
 
-def search_world(place: Path, seed: int, fresh: Sequence[Hypothesis]) -> Line:
+def search_world(fresh: Sequence[Hypothesis], seed: int) -> Line:
     """Plant mechanisms in a world, and run every searcher on it."""
     from validation.cohort import load
     from validation.ledger.ledger import Ledger
@@ -105,8 +104,8 @@ def search_world(place: Path, seed: int, fresh: Sequence[Hypothesis]) -> Line:
         }
     )
     mechanisms = draw_mechanisms(rng, singles, pairs, 1 + seed % len(KINDS))
-    folder = place / f"planted-{seed}"
-    try:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
         write_planted(folder / "cohort", mechanisms, seed=seed, patients=PATIENTS)
         cohort = load(folder / "cohort")
         choices: dict[str, Callable[[World], Choose]] = {
@@ -119,8 +118,6 @@ def search_world(place: Path, seed: int, fresh: Sequence[Hypothesis]) -> Line:
             trials = run_campaign(world, make(world), CLAIMS)
             searchers.append(_score_campaign(name, trials, mechanisms, cohort))
         searchers.append(_screen(cohort, mechanisms))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     return Line(seed=seed, patients=PATIENTS, mechanisms=mechanisms, searchers=tuple(searchers))
 
 
@@ -309,11 +306,6 @@ def summarize(lines: Sequence[Line]) -> Report:
     return Report(command="planted --json", rows=rows, data=claims)
 
 
-def _run_seed(fresh: Sequence[Hypothesis], seed: int) -> Line:
-    with tempfile.TemporaryDirectory() as folder:
-        return search_world(Path(folder), seed, fresh)
-
-
 def run(
     runs: Annotated[int, typer.Option(min=1, help="Worlds.")] = 50,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first.")] = 900_000,
@@ -321,7 +313,7 @@ def run(
     keep: Annotated[Path | None, typer.Option(help="Results so far, to resume.")] = None,
 ) -> Report:
     """Search worlds with planted mechanisms."""
-    work = partial(_run_seed, load_claims())
+    work = partial(search_world, load_claims())
     return summarize(
         run_missing(work, range(seed, seed + runs), Line, lambda line: line.seed, keep=keep,
                     jobs=jobs, title="worlds")

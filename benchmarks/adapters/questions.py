@@ -7,7 +7,6 @@ otherwise *silent*, which must not happen.
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from collections import Counter
@@ -24,7 +23,7 @@ from agents.question.ground import ground
 from agents.question.read import read_by_rules
 from agents.question.types import CohortWords, Part, PartRole, Question, QuestionInput, Reading
 from agents.question.vocabulary import Vocabulary
-from benchmarks.runner import Report, Row
+from benchmarks.runner import Report, Row, load_lines
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.models import Strict
@@ -108,30 +107,15 @@ class Answer:
 
 def load_gold(path: Path | None = None) -> list[GoldQuestion]:
     """Load the shipped gold prompts, or those of a file."""
-    folder = data_root() / "questions"
-    paths = [path] if path else [folder / name for name in GOLD]
-    try:
-        lines = [line for it in paths for line in it.read_text(encoding="utf-8").splitlines()]
-        return [GoldQuestion.model_validate_json(line) for line in lines]
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{path or folder}: not gold questions ({str(error).splitlines()[0]})"
-        ) from None
+    paths = [path] if path else [data_root() / "questions" / name for name in GOLD]
+    return [item for each in paths for item in load_lines(each, GoldQuestion, given=True)]
 
 
-def load_readings(path: Path) -> dict[str, Reading]:
-    """Load a model's recorded readings by prompt ID.
+class Recorded(Strict):
+    """A model's reading of a prompt."""
 
-    Raises
-    ------
-    InputError
-        If the file has another format.
-    """
-    try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return {line["id"]: Reading.model_validate(line["reading"]) for line in lines}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: not readings ({str(error).splitlines()[0]})") from None
+    id: str
+    reading: Reading
 
 
 def score(
@@ -403,7 +387,11 @@ def run(
     """Score what becomes of questions, beside the matching of exact labels."""
     from sage.settings import load
 
-    recorded = load_readings(readings) if readings else None
+    recorded = (
+        {line.id: line.reading for line in load_lines(readings, Recorded, given=True)}
+        if readings
+        else None
+    )
     scores = score(load_gold(gold)[:limit], load(reasoner=reasoner), shared,
                    hypotheses=not parse_only, readings=recorded)  # fmt: skip
     done = [item for item in scores if not item.skipped]
