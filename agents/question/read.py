@@ -372,8 +372,7 @@ def _assign_roles(matcher: Matcher) -> list[Asked]:
         for match in matches
     )
     named = any(
-        match not in related
-        and _role_of_name(matcher, match, markers, negated=False) is PartRole.EXPOSURE
+        match not in related and _role_of_name(matcher, match, markers) is PartRole.EXPOSURE
         for match in names
     )
     excluded: Match | None = None
@@ -392,7 +391,7 @@ def _assign_roles(matcher: Matcher) -> list[Asked]:
             )
             role = PartRole.POPULATION if among else PartRole.EXPOSURE
         else:
-            role = _role_of_name(matcher, match, markers, negated)
+            role = _role_of_name(matcher, match, markers)
         sided = role in (PartRole.EXPOSURE, PartRole.MODIFIER) and not match.concept.condition
         parts.append(
             Asked(
@@ -420,7 +419,7 @@ def _assign_roles(matcher: Matcher) -> list[Asked]:
     return parts
 
 
-def _role_of_name(matcher: Matcher, match: Match, markers: bool, negated: bool) -> PartRole:
+def _role_of_name(matcher: Matcher, match: Match, markers: bool) -> PartRole:
     before, concept = matcher.text[: match.start], match.concept
     if concept.outcome:
         return PartRole.ENDPOINT
@@ -434,11 +433,7 @@ def _role_of_name(matcher: Matcher, match: Match, markers: bool, negated: bool) 
         or (CUE["benefit"].search(matcher.text) and (drug or _is_drug_record(matcher, match)))
     ):
         return PartRole.TREATMENT
-    if people:
-        return PartRole.POPULATION
-    return (
-        PartRole.COMPARATOR if CUE["compared"].search(before) and not negated else PartRole.EXPOSURE
-    )
+    return PartRole.POPULATION if people else PartRole.EXPOSURE
 
 
 def _is_drug_record(matcher: Matcher, match: Match) -> bool:

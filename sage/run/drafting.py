@@ -98,13 +98,11 @@ def _draft_once(
     except InputError:
         raise
     except ValueError as error:
-        raise InputError(
-            f"no hypothesis for this prompt on cohort {view.cohort}: {error}"
-        ) from None
+        raise _without_hypothesis(view.cohort, str(error)) from None
     able, parts, aside = _testable(bench, answer, question, brief)
     if not able:
         reasons = "; ".join(dict.fromkeys(item.reason for item in aside))
-        raise InputError(f"no hypothesis for this prompt on cohort {view.cohort}: {reasons}")
+        raise _without_hypothesis(view.cohort, reasons)
     order = by_expected_information(parts)
     ratings: list[float] = []
     if services.settings.tournament and len(able) > 1:
@@ -157,6 +155,14 @@ def _with_reported(bench: Workbench, draft: Draft) -> Draft:
             ),
             "contradicting": (*draft.contradicting, *contrary.values()),
         }
+    )
+
+
+def _without_hypothesis(cohort: str, why: str) -> InputError:
+    return InputError(
+        f"no hypothesis for this prompt on cohort {cohort}: {why.rstrip('.')}. `sage cohort show`"
+        " lists what can be tested: name one of its variables and an endpoint, or give another"
+        " --cohort"
     )
 
 
