@@ -14,7 +14,13 @@ from mcp_servers.pathology.compute.survey import CELL_UM, SHARE_STEPS
 from mcp_servers.pathology.compute.tissue import optical_density
 from mcp_servers.pathology.drawing import BLUE, ramp_of, save_overlay
 from mcp_servers.pathology.surveying import sample_tissue, survey_slide, write_map
-from mcp_servers.pathology.tumor import TumorSource, TumorSourceName, to_thumbnail, tumor_area
+from mcp_servers.pathology.tumor import (
+    TumorSource,
+    TumorSourceName,
+    need_tumor,
+    to_thumbnail,
+    tumor_area,
+)
 from mcp_servers.slides.arrays import F32, U8
 from mcp_servers.spec import OutputName, Resources, Validity, tool
 
@@ -46,10 +52,10 @@ class TilResult(SlideResult):
 
     tumor_source: TumorSourceName = Field(description="Method by which the tumor was detected")
     tissue: Zone
-    tumor: Zone
-    center: Zone = Field(description="Tumor farther than margin_um from the border")
-    margin: Zone = Field(description="Within margin_um of the border, on both sides")
-    peritumoral: Zone = Field(description="Outside, up to band_um from the border")
+    tumor: Zone | None = Field(description="This and the next zones are None without a tumor")
+    center: Zone | None = Field(description="Tumor farther than margin_um from the border")
+    margin: Zone | None = Field(description="Within margin_um of the border, on both sides")
+    peritumoral: Zone | None = Field(description="Outside, up to band_um from the border")
     margin_enrichment: float | None = Field(
         description="Density at the margin divided by that in the center; None without a center"
     )
@@ -63,7 +69,7 @@ class TilResult(SlideResult):
 @tool(
     "til",
     SUITE,
-    "1.2.0",
+    "1.3.0",
     "Measure the density of lymphocytes in tumor, at its margin and around it, and the margin "
     "enrichment.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
@@ -76,7 +82,7 @@ class TilResult(SlideResult):
         known_failures=(
             "counts lymphocyte-like nuclei; small stromal, apoptotic and basal cells are included",
             "necrosis and neutrophils raise the density",
-            "depends on the tumor mask: see the tool tumor, or provide outlines",
+            "depends on the outlines or the model of the tumor",
             "nuclear fragments and dense small tumor cells are included: compare slides, do not "
             "use the number as a count of lymphocytes",
         ),
@@ -126,6 +132,7 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
     if inner and edge is not None and zones[2].area_mm2 >= 0.05:
         enrichment = edge / inner
     warnings = [*surveyed.warnings, *area.warnings]
+    known = area.source != "none"
     if enrichment is None and area.mask.any():
         warnings.append("no tumor center of 0.05 mm² with lymphocytes: no margin enrichment")
     profile: list[tuple[float, float | None]] = []
@@ -147,10 +154,10 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
         tumor_source=area.source,
         warnings=warnings,
         tissue=zones[0],
-        tumor=zones[1],
-        center=zones[2],
-        margin=zones[3],
-        peritumoral=zones[4],
+        tumor=zones[1] if known else None,
+        center=zones[2] if known else None,
+        margin=zones[3] if known else None,
+        peritumoral=zones[4] if known else None,
         margin_enrichment=enrichment,
         profile=profile,
         density_map=name,
@@ -192,7 +199,7 @@ class StromaResult(SlideResult):
 @tool(
     "stroma",
     SUITE,
-    "1.1.2",
+    "1.2.0",
     "Measure the stroma of a slide and a proxy of its collagen: fractions and fiber alignment "
     "(H&E, no special stain).",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=9.0),
@@ -205,7 +212,7 @@ class StromaResult(SlideResult):
         known_failures=(
             "H&E does not show collagen as such: muscle, keratin, fibrin and necrosis are pink too",
             "over-eosinophilic slides raise the collagen share",
-            "depends on the tumor mask: see the tool tumor, or provide outlines",
+            "depends on the outlines or the model of the tumor",
         ),
         accuracy="not compared with a collagen stain: use it for ranking within one staining lab",
     ),
@@ -215,6 +222,7 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
     from mcp_servers.pathology.compute.distance import Border
 
     slide = open_slide(given, context)
+    need_tumor(slide, given)
     surveyed = survey_slide(slide, given, context)
     survey = surveyed.survey
     area = tumor_area(slide, surveyed, context, given, given.tumor_regions)

@@ -20,7 +20,13 @@ from mcp_servers.pathology.common import (
 from mcp_servers.pathology.drawing import GREEN, VERMILLION, YELLOW, save_overlay
 from mcp_servers.pathology.surveying import survey_slide
 from mcp_servers.pathology.tissue import slide_tissue, tissue_warnings
-from mcp_servers.pathology.tumor import TUMOR_VALIDITY, TumorSource, TumorSourceName, tumor_area
+from mcp_servers.pathology.tumor import (
+    TUMOR_VALIDITY,
+    TumorSource,
+    TumorSourceName,
+    need_tumor,
+    tumor_area,
+)
 from mcp_servers.slides.arrays import F64, I64, BoolArray
 from mcp_servers.slides.geometry import make_grid, mask_polygons, measure_coverage, rasterize
 from mcp_servers.slides.slide import Slide
@@ -184,7 +190,7 @@ class RegionPatchesResult(SlideResult):
 @tool(
     "region_patches",
     SUITE,
-    "1.1.3",
+    "1.2.0",
     "Extract patches labeled tumor, peritumoral band (in µm) or rest, with a colored overlay.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=9.0),
     validity=TUMOR_VALIDITY,
@@ -195,6 +201,7 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
     from mcp_servers.pathology.compute.tumor import zones
 
     slide = open_slide(given, context)
+    need_tumor(slide, given)
     tissue, overview = slide_tissue(slide)
     mask = tissue.mask
     del tissue  # its overview and the survey need not be held together

@@ -117,7 +117,7 @@ class TlsResult(SlideResult):
     intratumoral: int
     peritumoral: int
     distant: int
-    unknown: int = Field(description="Location unknown, because no tumor was found")
+    unknown: int = Field(description="Location unknown, because the tumor is not known")
     germinal_centers: int | None = Field(
         description="Pale cores of larger nuclei within the counted aggregates; None, with a "
         "warning, if they were not searched for"
@@ -165,7 +165,7 @@ TLS_VALIDITY = Validity(
 @tool(
     "tls",
     SUITE,
-    "1.4.0",
+    "1.5.0",
     "Detect TLS-like lymphoid aggregates and their germinal centers: count, area, density per "
     "mm², and location relative to the tumor.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),

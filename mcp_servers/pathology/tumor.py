@@ -35,9 +35,13 @@ from sage.core.errors import InputError
 from sage.core.plugins import load_first
 from sage.core.printable import quote_text
 
-TumorSourceName = Literal["classical", "learned", "outlines"]
+TumorSourceName = Literal["none", "classical", "learned", "outlines"]
 TUMOR = frozenset(("tumor", "tumour", "carcinoma", "cancer", "neoplasm", "malignant"))
 """Class names that mean tumor, in every tool that identifies a class by name."""
+NEEDS_TUMOR = (
+    "needs tumor: give tumor_regions (a pathologist's outlines, or outlines of the tool tumor that "
+    "you have checked) or model; without either, nothing that rests on the tumor has a value"
+)
 CLASSICAL_NOTE = (
     "tumor was detected by a classical method, as solid epithelium of large nuclei. It cannot "
     "separate tumor from normal epithelium; if that matters, provide a pathologist's outlines as "
@@ -48,9 +52,7 @@ CLASSICAL_NOTE = (
 class TumorModel(SlideInput):
     """A slide, and a trained model to find its tumor, if any."""
 
-    model: InputPath | None = Field(
-        default=None, description="Model of patch_train; default: the classical method"
-    )
+    model: InputPath | None = Field(default=None, description="Model of patch_train")
     weights: InputPath | None = Field(
         default=None,
         description="Folder of the encoder's weights, if the model's encoder needs any",
@@ -131,23 +133,18 @@ def tumor_area(
     context: ToolContext,
     given: TumorModel,
     regions: str | None = None,
-    threshold: float | None = None,
-    min_area_um2: float = 20_000.0,
 ) -> TumorArea:
-    """Find the tumor from outlines, else with a model, else with the classical method.
+    """Find the tumor from outlines or with a model; without either, it is unknown.
 
-    `source` names the method; a warning states the classical method's limits. Raises `InputError`
-    if outlines and a model are both given, or the classes of either do not include tumor.
+    `source` names the method, "none" with an empty mask if the tumor is unknown. Raises
+    `InputError` if outlines and a model are both given, or the classes of either do not include
+    tumor.
 
     Parameters
     ----------
     given : a model, with its weights
     regions : GeoJSON with the tumor's outlines, below the roots
-    threshold : on the classical score or the model's probability; None for the default
-    min_area_um2 : smaller pieces are left out
     """
-    from mcp_servers.pathology.compute.tumor import PALE, tumor_mask
-
     survey = surveyed.survey
     if regions is not None:
         if given.model is not None:
@@ -159,8 +156,21 @@ def tumor_area(
             notes.append("the tumor outlines contain no tissue")
         return TumorArea(mask, None, tuple(notes), "outlines")
     if given.model is not None:
-        return predict_tumor(slide, surveyed, context, given, threshold, min_area_um2)
-    mask, used = tumor_mask(survey, threshold=threshold, min_area_um2=min_area_um2)
+        return predict_tumor(slide, surveyed, context, given, None, 20_000.0)
+    return TumorArea(np.zeros(survey.shape, dtype=bool), None, (NEEDS_TUMOR,), "none")
+
+
+def need_tumor(slide: Slide, given: TumorSource) -> None:
+    """Raise `InputError` if a tool whose every value rests on the tumor got neither source."""
+    if given.model is None and given.tumor_regions is None:
+        raise InputError(f"{slide.path}: {NEEDS_TUMOR}")
+
+
+def resemble_tumor(surveyed: Surveyed, threshold: float | None, min_area_um2: float) -> TumorArea:
+    """Find solid epithelium of large nuclei, which may be tumor, with a note on its limits."""
+    from mcp_servers.pathology.compute.tumor import PALE, tumor_mask
+
+    mask, used = tumor_mask(surveyed.survey, threshold=threshold, min_area_um2=min_area_um2)
     warnings = [CLASSICAL_NOTE]
     if threshold is None and used < PALE:
         warnings.append("pale nuclei: the tumor mask depends mostly on how solid the tissue is")
@@ -259,9 +269,11 @@ def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
 
     slide = open_slide(given, context)
     surveyed = survey_slide(slide, given, context)
-    area = tumor_area(
-        slide, surveyed, context, given, threshold=given.threshold, min_area_um2=given.min_area_um2
-    )
+    limits = given.threshold, given.min_area_um2
+    if given.model is None:
+        area = resemble_tumor(surveyed, *limits)
+    else:
+        area = predict_tumor(slide, surveyed, context, given, *limits)
     context.progress(0.92, "files")
     start = f"{slide.name}.tumor"
     rows, columns = surveyed.inside(slide)
@@ -305,5 +317,5 @@ class TumorSource(TumorModel):
     tumor_regions: InputPath | None = Field(
         default=None,
         description="GeoJSON of tumor outlines: those of class Tumor, Carcinoma ..., or all if "
-        "none has a class; default: tumor is detected",
+        "none has a class; without these or a model, what rests on the tumor has no value",
     )

@@ -61,7 +61,8 @@ async def answer_the_question(client: Client, compact: bool) -> dict[str, Any]:
     (cohort,) = [row for row in (await ask("list_cohorts"))["cohorts"] if row["simulated"]]
     rows = []
     for slide in slides:
-        zones = await ask("til", slide=slide["slide"], band_um=100.0)
+        outlines = (await ask("tumor", slide=slide["slide"]))["geojson"]
+        zones = await ask("til", slide=slide["slide"], band_um=100.0, tumor_regions=outlines)
         inside, outside = zones["tumor"], zones["peritumoral"]
         rows.append(
             {

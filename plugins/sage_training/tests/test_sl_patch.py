@@ -121,8 +121,14 @@ def test_every_tool_that_needs_the_tumor_takes_the_model_and_says_so(
     ctx = context(folder)
     learned = run(ctx, name, slide="p304.tif", model=trained_model["model"])
     assert (learned["method"], learned["tumor_source"]) == ("learned", "learned")
+    if name in ("stroma", "region_patches"):
+        with pytest.raises(InputError, match="needs tumor"):
+            run(ctx, name, slide="p304.tif")
+        return
     plain = run(ctx, name, slide="p304.tif")
-    assert (plain["method"], plain["tumor_source"]) == ("classical", "classical")
+    assert plain["tumor_source"] == "none"
+    assert any("needs tumor" in note for note in plain["warnings"])
+    assert not any(plain.get(key) for key in ("tumor", "margin", "intratumoral", "peritumoral"))
 
 
 def test_a_slide_of_the_training_set_is_flagged(
