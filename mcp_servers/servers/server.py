@@ -232,7 +232,7 @@ class ToolServer:
         if folders:
             self.roots = Roots.resolve(folders, self.roots.output)
 
-    def _submit(self, name: str, arguments: dict[str, Any], priority: int, owner: str) -> Job:
+    def _submit(self, name: str, arguments: dict[str, Any], priority: int, owner: str = "") -> Job:
         active = sum(not job.state.final for job in self._jobs())
         if active >= self.limits.jobs:
             raise InputError(f"{active} jobs are already waiting or running; try again later")

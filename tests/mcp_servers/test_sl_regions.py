@@ -43,7 +43,8 @@ def test_all_tools_that_cut_tiles_take_the_same_ones_of_a_region(
     assert np.array_equal(kept["tile_slide"], kept["encode_tiles"])
     corners = kept["tile_slide"]
     assert 0 < len(corners) < run(context(folder), "tile_slide", **CUT)["tiles"]
-    patches = run(context(folder), "region_patches", **given)
+    drawn = given | {"tumor_regions": given["regions"]}
+    patches = run(context(folder), "region_patches", **drawn)
     assert patches["tumor"] + patches["peritumoral"] + patches["rest"] == len(corners)
     reach = 64 * (1 - least) + 16  # and a cell of the tissue mask
     assert (corners >= np.array([336, 300]) - reach).all()
