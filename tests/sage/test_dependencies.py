@@ -7,10 +7,11 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from sage.core.extras import EXTRAS
+from sage.core.extras import EXTRAS, install
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -74,3 +75,17 @@ def test_every_extra_is_told_of_with_the_modules_of_its_packages() -> None:
         packages = requirements(optional[name])
         for module in extra.modules:
             assert any(module in owned.get(p, {p}) for p in packages), (name, module)
+
+
+@pytest.mark.parametrize(
+    ("receipt", "command"),
+    [("uv-receipt.toml", "uv tool install"), ("pipx_metadata.json", "pipx install"), ("", "pip")],
+)
+def test_an_extra_is_added_by_the_program_that_installed_sage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receipt: str, command: str
+) -> None:
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    if receipt:
+        (tmp_path / receipt).touch()
+    assert install("ray").startswith(command)
+    assert "ray" in install("ray")
