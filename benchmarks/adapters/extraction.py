@@ -260,7 +260,7 @@ def run(
     from sage.core.data import data_root
 
     ontology = Ontology.load(data_root() / "ontology")
-    lexicons = [Lexicon.open(path) for path in lexicon or ()]
+    lexicons = [Lexicon.load(path) for path in lexicon or ()]
     found = score_extractor(corpus, ontology, lexicons, look_up)
 
     def show(score: Score | None) -> str:

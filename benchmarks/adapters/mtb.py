@@ -142,7 +142,8 @@ def load_track(folder: Path, track: str) -> Loaded:
         logs[log.case][log.model] = log
     if not logs:
         raise InputError(f"{folder}: no MODEL/PATIENT_chatlog_TIME.json found")
-    cases, keys, drugs = [], {}, {}
+    drugs: dict[str, str] = {}
+    cases, keys = [], {}
     published: dict[str, list[Answered]] = defaultdict(list)
     for name, by_model in sorted(logs.items()):
         case, letters = _build_case(name, track, list(by_model.values()), drugs)
@@ -340,9 +341,6 @@ def run(
     folder: Annotated[Path, typer.Argument(help="Folder of the published conversations.")],
     chat: Annotated[bool, typer.Option("--chat", help="Ask the settings' model.")] = False,
     keep: Annotated[Path, typer.Option(help="Folder of the model's answers.")] = Path("bench-mtb"),
-    weights: Annotated[Path | None, typer.Option(help="CLIP-type model, for H&E images.")] = None,
-    mpp: Annotated[float | None, typer.Option(min=0.01, help="µm per pixel of images.")] = None,
-    pubmed: Annotated[bool, typer.Option(help="Offer PubMed.")] = False,
     budget_usd: Annotated[float | None, typer.Option(min=0, help="Limit on the cost.")] = None,
 ) -> Report:
     """Score published answers, and those of a model."""
@@ -356,7 +354,7 @@ def run(
     for loaded in found:
         published = {model: score(answers) for model, answers in loaded.published.items()}
         best = max(published, key=lambda model: published[model].accuracy)
-        own = _ask_model(loaded, keep, weights, mpp, pubmed, budget_usd) if chat else []
+        own = _ask_model(loaded, keep, budget_usd) if chat else []
         mine = score(own) if own else None
         shown = published[best]
         rows.append(Row(
@@ -376,17 +374,14 @@ def run(
     return Report(command="mtb FOLDER --json", rows=tuple(rows), data=data)
 
 
-def _ask_model(
-    loaded: Loaded, keep: Path, weights: Path | None, mpp: float | None, pubmed: bool,
-    budget_usd: float | None,
-) -> list[Answered]:  # fmt: skip
+def _ask_model(loaded: Loaded, keep: Path, budget_usd: float | None) -> list[Answered]:
     from sage.core.llm.trace import Trace
     from sage.run.wiring import make_chat
     from sage.settings import load
     from sage_tumor_board.desk import make_desk
 
     settings = load(reasoner="chat").model_copy(update={"repairs": REPLIES - 1})
-    desk = make_desk(settings, drugs=loaded.drugs, weights=weights, mpp=mpp, pubmed=pubmed)
+    desk = make_desk(settings, drugs=loaded.drugs)
     reasoner = make_chat(settings, keep, budget_usd=budget_usd, trace=Trace(keep / "trace.jsonl"))
-    agent = f"{reasoner.settings.models[ROLE].name}, {weights}, {mpp}, {pubmed}"
+    agent = reasoner.settings.models[ROLE].name
     return list(ask_all(loaded, reasoner, agent, keep / f"{loaded.track}.jsonl", desk))

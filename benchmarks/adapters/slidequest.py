@@ -226,7 +226,8 @@ def run(
     for place in answers or []:
         if not place.is_dir():
             raise InputError(f"--answers {place}: folder not found")
-    scored = [score_folder(questions, place) for place in answers or [None]]
+    places: list[Path | None] = [*answers] if answers else [None]
+    scored = [score_folder(questions, place) for place in places]
     rows = []
     for name in (*CATEGORIES, "all"):
         parts = [[item.score for item in repeat if name in ("all", item.question.split("/")[0])]
