@@ -405,8 +405,9 @@ class _Run:
         space: Space,
     ) -> tuple[bool, Watch | None]:
         space.start()
-        root = forked.pid if forked else process.pid
-        watch = None if self.group else Watch(root, limits, lambda: _kill(process))
+        # What a fork leaves behind becomes a child of the sandbox's first process.
+        waiter = forked.pid if forked else None
+        watch = None if self.group else Watch(process.pid, limits, lambda: _kill(process), waiter)
         if watch:
             watch.start()
         try:

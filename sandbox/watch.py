@@ -11,11 +11,17 @@ from sandbox.types import Limits
 
 
 class Watch(threading.Thread):
-    """Thread that sums resident memory over a process tree and calls `kill` past the limit."""
+    """Thread that sums resident memory over a process tree and calls `kill` past the limit.
 
-    def __init__(self, pid: int, limits: Limits, kill: Callable[[], None]) -> None:
+    The descendants of `waiter`, which itself is not of the run, count too.
+    """
+
+    def __init__(
+        self, pid: int, limits: Limits, kill: Callable[[], None], waiter: int | None = None
+    ) -> None:
         super().__init__(daemon=True)
         self._pid = pid
+        self._waiter = waiter
         self._limit = limits.memory_mb
         self._kill = kill
         self._ended = threading.Event()
@@ -26,7 +32,8 @@ class Watch(threading.Thread):
         """Check twenty times a second."""
         page = os.sysconf("SC_PAGE_SIZE")
         while not self._ended.wait(0.05):
-            used = sum(_resident(pid) for pid in _tree(self._pid)) * page / 1024 / 1024
+            pids = _tree(self._pid) + (_tree(self._waiter)[1:] if self._waiter else [])
+            used = sum(_resident(pid) for pid in pids) * page / 1024 / 1024
             self.peak_mb = max(self.peak_mb, round(used, 1))
             if used > self._limit:
                 self.killed = 1

@@ -138,19 +138,31 @@ BOMBS = {
         "sys.exit(any([os.wait()[1] for _ in range(8)]))",
         Reason.MEMORY,
     ),
+    "memory_in_a_daemon": (
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    if os.fork() == 0:\n"
+        "        h = bytearray(b'x' * (400 << 20)); time.sleep(5)\n"
+        "    os._exit(0)\n"
+        "os.wait(); time.sleep(2)",
+        Reason.MEMORY,
+    ),
+    "none": ("import time; time.sleep(0.3)", Reason.OK),
 }
 
 
 @pytest.mark.bubblewrap
+@pytest.mark.parametrize("name", ["bubblewrap", "warm"])
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_the_bounds_hold_without_control_groups(
-    bomb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bomb: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sandbox import cgroup
 
     monkeypatch.setattr(cgroup, "make", lambda *_: None)
     code, reason = BOMBS[bomb]
-    result = working("bubblewrap").run(job(tmp_path, code, memory_mb=256, pids=32))
+    memory = 8192 if bomb == "processes" else 256  # what forks share counts in each of them
+    result = working(name).run(job(tmp_path, code, memory_mb=memory, pids=32))
     assert result.reason is reason, result.message
 
 
