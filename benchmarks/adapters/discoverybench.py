@@ -151,7 +151,7 @@ def build_claim(
         endpoint=OUTCOME,
         direction=Direction.LOWER_RISK if lower else Direction.HIGHER_RISK,
         covariates=tuple(f"clinical:{_key(other)}" for other in others),
-        unadjusted_because="" if others else "the published analysis adjusts for nothing",
+        unadjusted_because="" if others else "no other column belongs to the claim",
     )
 
 
