@@ -29,8 +29,8 @@ def test_time_and_chance_come_from_one_source(names: tuple[str, ...]) -> None:
     found = []
     for path in (path for package in OURS for path in (HOUSE / package).rglob("*.py")):
         place, text = path.relative_to(HOUSE).as_posix(), path.read_text(encoding="utf-8")
-        if place in ("sage/core/clock.py", "sage/core/seeds.py"):
-            continue
+        if place in ("sage/core/clock.py", "sage/core/seeds.py", "sandbox/warm_inside.py"):
+            continue  # the last stands alone, and gives each program chance of its own
         if any(f"{name}(" in text for name in names):
             found += [
                 f"{place}:{node.lineno}"

@@ -1,10 +1,10 @@
 // What every page uses: markup, the server, small parts.
 import { h, render } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import htm from "htm";
 
 export const html = htm.bind(h);
-export { render, useEffect, useRef, useState };
+export { render, useEffect, useLayoutEffect, useRef, useState };
 
 let csrf = "";
 let held = null;

@@ -1,16 +1,19 @@
 // Sessions that were drafted, and their review: pictures of a region, three panels, one decision each.
-import { html, api, count, only, useEffect, useLoaded, useRef, useState, Wrong } from "/static/lib.js";
+import { html, api, count, only, useEffect, useLayoutEffect, useLoaded, useRef, useState, Wrong } from "/static/lib.js";
 
 const PICTURES = [["thumbnail", "Slide"], ["region", "Region"], ["cytology", "Center at high power"]];
 const STATES = { accepted: "good", revised: "good", rejected: "bad" };
 const split = (text) => text.split(/(?<=[.!?])\s+(?=[A-Z0-9“"(])|\n+/).map((s) => s.trim()).filter(Boolean);
 const secs = (v) => v == null ? "–" : `${v.toFixed(1)} s`;
 
+function Sentences({ title, lines, set }) {
+  const [text, setText] = useState(lines.join(" "));
+  return html`<textarea rows="6" aria-label=${title} value=${text} onInput=${(e) => { setText(e.target.value); set(split(e.target.value)); }}/>`;
+}
+
 function Panel({ name, title, lines, editing, set, edit, changed, restore }) {
-  const [text, setText] = useState("");
-  useEffect(() => { if (editing) setText(lines.join(" ")); }, [editing]);
   return html`<section class="panel sentences" data-panel=${name} aria-label=${title}><h3>${title}</h3>
-    ${editing ? html`<textarea rows="6" aria-label=${title} value=${text} onInput=${(e) => { setText(e.target.value); set(split(e.target.value)); }}/>`
+    ${editing ? html`<${Sentences} ...${{ title, lines, set }}/>`
       : lines.map((line, n) => html`<p key=${n + line}><span>${line}</span><button type="button" class="plain" data-delete=${n} aria-label=${`delete: ${line}`} onClick=${() => set(lines.toSpliced(n, 1))}>✕</button></p>`)}
     ${!editing && !lines.length ? html`<p class="soft small">Nothing is left.</p>` : null}
     <div class="row"><button type="button" data-edit=${name} onClick=${() => edit(editing ? "" : name)}>${editing ? "Done" : "Edit"}</button>
@@ -39,14 +42,15 @@ function Review({ name, site }) {
   // Of this round: begun anew by whatever comes first, a picture or a click.
   const own = () => { if (effort.current.round !== at) effort.current = { round: at, loaded: 0, since: 0, clicks: 0, keys: 0 }; return effort.current; };
   const round = data?.rounds[at], scratch = data?.drafted_by === "none";
-  useEffect(() => {
+  // Before the page is shown, or a click that comes at once would be undone.
+  useLayoutEffect(() => {
     if (!data) return;
     setDecided(Object.fromEntries(Object.entries(data.decisions).map(([n, made]) => [n, made.state])));
     setAudit(data.audit);
     const open = data.rounds.findIndex((_, n) => !data.decisions[n]);
     setAt(open < 0 ? 0 : open);
   }, [data]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!round) return;
     const kept = data.decisions[at];
     setPanels(kept && kept.state !== "rejected" ? kept.rationale : round.rationale);
