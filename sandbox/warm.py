@@ -133,7 +133,6 @@ class Forked:
     channel: socket.socket
     exit_code: int | None = None
     cpu_seconds: float | None = None
-    peak_mb: float = 0.0
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end; False if it has not ended within `seconds`."""
@@ -145,5 +144,5 @@ class Forked:
         except ConnectionResetError:  # killed before it had read what to run
             text = b""
         if text:
-            self.exit_code, self.cpu_seconds, self.peak_mb = json.loads(text)
+            self.exit_code, self.cpu_seconds = json.loads(text)
         return True

@@ -98,7 +98,7 @@ def _serve(channel: socket.socket) -> None:
     spent = usage.ru_utime + usage.ru_stime
     code = os.waitstatus_to_exitcode(status)
     code = code if code >= 0 else 128 - code  # a signal, as bubblewrap reports it
-    channel.sendall(json.dumps([code, spent, usage.ru_maxrss / 1024]).encode())
+    channel.sendall(json.dumps([code, spent]).encode())
     os._exit(0)
 
 

@@ -1,5 +1,5 @@
 // A slide that is read: the question, the path of the reader, and how a person steps in.
-import { html, api, number, Pill, useEffect, useLoaded, useRef, useState, Wrong } from "/static/lib.js";
+import { html, api, number, Pill, useEffect, useLayoutEffect, useLoaded, useRef, useState, Wrong } from "/static/lib.js";
 import { boxOf } from "/static/regions.js";
 import { drawPath, Player, usePlayer } from "./path.js";
 
@@ -36,7 +36,7 @@ function StepIn({ reading, person, visit, frame, held, slide, say }) {
   const [level, setLevel] = useState("20");
   const [words, setWords] = useState("");
   const id = visit?.seen.region.id;
-  useEffect(() => { setWords(visit ? visit.seen.text : ""); }, [id]);
+  useLayoutEffect(() => { setWords(visit ? visit.seen.text : ""); }, [id]);
   const look = (box) => {
     const left = Math.max(0, Math.round(box.x)), top = Math.max(0, Math.round(box.y));
     const right = Math.min(slide.width, Math.round(box.right)), bottom = Math.min(slide.height, Math.round(box.bottom));
