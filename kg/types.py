@@ -14,6 +14,9 @@ from pydantic import Field
 from sage.core.models import Name, Passage, Strict
 from sage.core.printable import quote_text
 
+PATHS, MAX_HOPS = 6, 4
+"""Number of paths of a search and their greatest length in steps, unless others are asked for."""
+
 
 class EntityType(StrEnum):
     """Ontology type of an entity (SAGE, A.3)."""

@@ -19,6 +19,7 @@ from pydantic_settings import (
 )
 
 from kg.literature.access import Access
+from kg.types import MAX_HOPS, PATHS
 from sage.core import egress, log
 from sage.core.errors import InputError
 from sage.core.llm.client import Endpoint, Structured
@@ -202,8 +203,8 @@ class Settings(BaseSettings):
     ledger: Annotated[LedgerSettings, NoDecode] = LedgerSettings()
 
     run: RunOptions = RunOptions()
-    paths: int = Field(default=6, ge=1, le=50)
-    max_hops: int = Field(default=4, ge=1, le=8)
+    paths: int = Field(default=PATHS, ge=1, le=50)
+    max_hops: int = Field(default=MAX_HOPS, ge=1, le=8)
     weights: Weights = Weights()
     embedding_model: str = "default"
 
@@ -258,7 +259,7 @@ class Settings(BaseSettings):
 
     @property
     def endpoint(self) -> Endpoint:
-        """The address of the models, and how to query them; the address may be contacted."""
+        """The address of the model server and the settings of requests to it."""
         return Endpoint(**{name: getattr(self, name) for name in Endpoint.model_fields})
 
     @property

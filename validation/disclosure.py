@@ -272,7 +272,7 @@ class Looks:
         ------
         InputError
             If it separates 1 to 4 patients from the others or from an earlier look, by whoever it
-            was, or if this caller has had too many.
+            was, if this caller has had too many, or if earlier looks cannot be read.
         """
         import numpy as np
 
@@ -284,10 +284,16 @@ class Looks:
         with self.path.open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
-            before = [
-                (line["by"], np.asarray(line["values"], dtype=float))
-                for line in map(json.loads, file)
-            ]
+            try:
+                before = [
+                    (line["by"], np.asarray(line["values"], dtype=float))
+                    for line in map(json.loads, file)
+                ]
+            except (KeyError, TypeError, ValueError) as error:
+                raise InputError(
+                    f"{self.path}: cannot be read as earlier looks ({error!r}); without "
+                    "it, nothing is shown. Restore it, or remove it to forget all earlier looks"
+                ) from error
             if any(
                 np.array_equal(look, earlier, equal_nan=True)
                 for by, earlier in before

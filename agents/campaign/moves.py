@@ -120,7 +120,7 @@ def _moves(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
         if within:
             yield from _other_subgroup(claim, known)
         elif joint:
-            yield from _parts(claim, known, "contrast", "which of the two carries it?")
+            yield from _parts(claim, known, "contrast", "which of the two drives the association?")
         else:
             yield from _specific(claim, known)
             yield from _other_endpoints(claim, known)
@@ -224,7 +224,7 @@ def _interaction(
 
 
 def _modifiers(hypothesis: Hypothesis, known: DataDictionary) -> list[Variable]:
-    """Find binary clinical variables known at baseline, with enough patients on both sides."""
+    """Find binary clinical variables known at baseline that have enough patients per group."""
     taken = {exposure.variable for exposure in hypothesis.exposures}
     taken |= {each.variable for each in hypothesis.population.filters}
     return [

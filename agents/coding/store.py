@@ -48,7 +48,7 @@ class Store:
         return self._load(OUTCOME, CodingOutcome)
 
     def save(self, outcome: CodingOutcome) -> None:
-        """Write how the contract ended."""
+        """Save the outcome of the contract."""
         self._write(OUTCOME, outcome)
 
     def reopen(self) -> None:

@@ -22,7 +22,7 @@ from validation.core.hypothesis import Comparison, Hypothesis
 
 
 class ExpansionInput(View):
-    """Input of expansion: the reviewed hypothesis; in a revision, the critics' reasons."""
+    """Input to the expansion: the reviewed hypothesis and, in a revision, the critics' reasons."""
 
     reviewed: ReviewedHypothesis
     reasons: tuple[str, ...] = ()

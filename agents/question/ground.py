@@ -22,6 +22,7 @@ from agents.question.types import (
     Reading,
     Setting,
     Supply,
+    find_lost_sides,
 )
 from agents.question.vocabulary import Concept, Vocabulary, lack, organ_of, without_organ
 from kg.lexicon.ontology import Ontology
@@ -403,15 +404,12 @@ def _refusals(reading: Reading, parts: list[Part], given: QuestionInput) -> list
     ):
         if listed and not out and not any(part.testable for part in listed):
             out += [_untestable(part, role, option, given) for part in listed]
-    sides = [part for part in parts if part.role is PartRole.COMPARATOR and not part.negated]
-    if sides and not out:
-        whole = [*exposures, *sides]
-        lost = [part for part in whole if not part.testable] or (sides if not exposures else [])
+    if not out:
         out += [
             f"The comparison lacks a side: {part.quoted}"
             f" {f'cannot be tested: {part.supply[0].how}' if part.supply else 'has no other side'}."
             f" Put it in other words, or leave it out with --drop {part.quoted}."
-            for part in lost
+            for part in find_lost_sides(parts)
         ]
     return out
 

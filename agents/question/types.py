@@ -6,6 +6,7 @@ a part through the part's variables, its endpoint or its filters (`agents.questi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal
 
@@ -117,6 +118,20 @@ class Setting(View):
     node: Name = Field(default="", description="the graph's node of the cohort's disease, if any")
 
 
+def find_lost_sides(parts: Sequence[Part]) -> list[Part]:
+    """Find the sides of a comparison that the cohort cannot represent, or the only side."""
+    sides = [
+        part
+        for part in parts
+        if part.role in (PartRole.EXPOSURE, PartRole.COMPARATOR)
+        and not (part.negated or part.left_out)
+    ]
+    compared = [part for part in sides if part.role is PartRole.COMPARATOR]
+    if not compared:
+        return []
+    return [part for part in sides if not part.testable] or (compared if compared == sides else [])
+
+
 class Question(View):
     """A research question, parsed.
 
@@ -139,22 +154,10 @@ class Question(View):
     @model_validator(mode="after")
     def _require_both_sides(self) -> Question:
         """Reject a comparison that lost a side and is not refused: it could be tested reversed."""
-        if self.lost_sides and not self.refusals:
-            raise ValueError(f"the comparison lacks {self.lost_sides[0].quoted}; refuse it")
+        lost = find_lost_sides(self.parts)
+        if lost and not self.refusals:
+            raise ValueError(f"the comparison lacks {lost[0].quoted}; refuse it")
         return self
-
-    @property
-    def lost_sides(self) -> tuple[Part, ...]:
-        """Parts of a comparison that the cohort cannot represent, or one without another side."""
-        sides = [
-            part
-            for part in self.parts
-            if part.role in (PartRole.EXPOSURE, PartRole.COMPARATOR)
-            and not (part.negated or part.left_out)
-        ]
-        compared = [part for part in sides if part.role is PartRole.COMPARATOR]
-        lost = tuple(part for part in sides if not part.testable)
-        return () if not compared else lost or tuple(compared if compared == sides else ())
 
     def list_parts(self, role: PartRole | None = None) -> tuple[Part, ...]:
         """List the parts that the user named, optionally only those of one role."""

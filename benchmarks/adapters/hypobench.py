@@ -174,8 +174,8 @@ def run(
         cost=cpu_seconds(),
         notes=(
             f"with shuffled labels a column was named in {shuffled.hits} of {shuffled.runs}.",
-            "the published figure (Liu and others 2025, abstract) is that of language models on all"
-            " synthetic tasks: not comparable.",
+            "the published figure (Liu et al. 2025, abstract) is for language models on all"
+            " synthetic tasks, and so is not comparable.",
         ),
     )
     return Report(command="hypobench FOLDER --permuted 20 --json", rows=(row,),

@@ -21,7 +21,7 @@ from kg.paths.mechanism import NO_BRIDGES, carries, list_blocked_nodes, strength
 from kg.paths.noise import rewirings
 from kg.paths.score import Rows, choose, choose_strongest, score_candidates
 from kg.paths.search import Searcher, shares
-from kg.types import ConceptMatch, EntityType, PathSearch, ScoredPath
+from kg.types import MAX_HOPS, PATHS, ConceptMatch, EntityType, PathSearch, ScoredPath
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.core.seeds import generator
@@ -41,8 +41,8 @@ class PathOptions(Strict):
     they link entities that were only studied in the same way.
     """
 
-    k: int = Field(default=6, ge=1, le=1000)
-    max_hops: int = Field(default=4, ge=1, le=8)
+    k: int = Field(default=PATHS, ge=1, le=1000)
+    max_hops: int = Field(default=MAX_HOPS, ge=1, le=8)
     logic: float = Field(default=0.2, ge=0.0)
     relevance: float = Field(default=0.2, ge=0.0)
     novelty: float = Field(default=0.3, ge=0.0)

@@ -91,7 +91,7 @@ def list_blocked_nodes(graph: GraphArrays, types: tuple[EntityType, ...]) -> NDA
 
 
 def weigh_relations(graph: GraphArrays) -> Floats:
-    """Weigh how strongly each edge's relation asserts a mechanism, (m,), from 0.3 to 1."""
+    """Score how strongly each edge's relation implies a mechanism, from 0.3 to 1; shape (m,)."""
     weight = dict.fromkeys(CAUSAL, _CAUSAL)
     weight |= dict.fromkeys(PHYSICAL, _PHYSICAL)
     weight |= dict.fromkeys(LOCATED, _LOCATED)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from kg.communities.types import Sentence
 from kg.graph.types import NodeView, Relation, YearCount
-from kg.types import Evidence, PathScores
+from kg.types import MAX_HOPS, PATHS, Evidence, PathScores
 from mcp_servers.context import ToolContext
 from mcp_servers.spec import InputPath, Resources, Validity, tool
 from sage.core.errors import InputError
@@ -118,8 +118,8 @@ class PathsInput(Strict):
     prompt: str | None = Field(default=None, max_length=4000, description="A research question")
     source: str | None = Field(default=None, max_length=200)
     target: str | None = Field(default=None, max_length=200)
-    k: int = Field(default=6, ge=1, le=100, description="Maximum number of paths")
-    max_hops: int = Field(default=4, ge=1, le=8)
+    k: int = Field(default=PATHS, ge=1, le=100, description="Maximum number of paths")
+    max_hops: int = Field(default=MAX_HOPS, ge=1, le=8)
     seed: int = Field(default=0, ge=0)
 
 

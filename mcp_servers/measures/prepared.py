@@ -203,16 +203,16 @@ class Prepared:
     def counts(
         self, of: Points, to: Points, radius_um: float, within: Area, to_within: Area | None = None
     ) -> I64:
-        """Count the points `to` within a radius of each of the n points `of`, excluding itself.
+        """Count the `to` points within a radius of each of the n `of` points; none counts itself.
 
-        The points `of` are those in `within`, and the points `to` those in `to_within`, or all.
+        The `of` points are those in `within`, and the `to` points those in `to_within`, or all.
         """
         points = self.points(of, within)
         found = patterns.neighbor_counts(self.tree(to, to_within), points, radius_um)
         return found - self._itself(of, to, within, to_within)
 
     def _itself(self, of: Points, to: Points, within: Area, to_within: Area | None) -> I64:
-        """Return 1 for each point `of` that is also among the points `to`, else 0."""
+        """Return 1 for each `of` point that is also among the `to` points, else 0."""
         mask = self.chosen(of, within)
         if of.source != to.source:
             return np.zeros(int(mask.sum()), dtype=np.int64)

@@ -227,13 +227,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     own = () if network is None else network.types
     with Spool(context.roots.output, len(COLUMNS) + len(SURROUNDINGS) + len(own)) as table:
         found = find_nuclei(
-            slide,
-            mask,
-            scale,
-            context,
-            table,
-            outlines=given.outlines,
-            network=network,
+            slide, mask, scale, context, table, outlines=given.outlines, network=network
         )
         medians = [
             float(np.median(table.column(COLUMNS.index(name)), overwrite_input=True))

@@ -55,7 +55,7 @@ def resolution_mpp(tags: dict[str, object]) -> tuple[float, float] | None:
 
 
 def imagej_mpp(about: dict[str, Any], tags: dict[str, Any]) -> tuple[float, float] | None:
-    """Compute the pixel size from ImageJ's unit, to which its resolution tags refer."""
+    """Compute the pixel size from the resolution tags, in the unit of ImageJ's metadata."""
     unit = str(about.get("unit", "")).replace("\\u00B5", "µ")
     factor = {"micron": 1.0, "microns": 1.0, **_UNITS}.get(unit)
     ratios = [tags.get("XResolution"), tags.get("YResolution")]

@@ -93,7 +93,7 @@ def timm_network(name: str) -> Any:
 
 
 def add_pooling(module: Any, spec: EncoderSpec) -> Any:
-    """Append to `module` the pooling of tokens into a vector that the encoder's card prescribes."""
+    """Wrap `module` with the token pooling that the encoder's card specifies."""
     import torch
 
     class Pooled(torch.nn.Module):

@@ -131,7 +131,7 @@ def _to_unit(values: AnyArray) -> F32:
 
 
 def shares(labels: I32, kinds: F32) -> F64:
-    """Compute the (n, types) mean type probability over each nucleus, without the background.
+    """Compute the mean probability of each type in each nucleus, (n, types), as shares of 1.
 
     Parameters
     ----------

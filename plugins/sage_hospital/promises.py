@@ -35,7 +35,7 @@ Decide = Callable[[Sequence[KnownRun], Mapping[str, Promise]], float | None]
 
 
 class Promises:
-    """Promised budgets in a database."""
+    """Budget reserved for runs, in a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database

@@ -47,7 +47,7 @@ class BoardAnswer(View):
 
 
 class PassagesInput(View):
-    """A question about a patient, and the names of the files known by `as_of`."""
+    """A question about a patient, and the names of the files available as of `as_of`."""
 
     question: str
     files: tuple[str, ...]

@@ -228,7 +228,7 @@ def resume(
         _go(services, as_json=as_json, answer=answer)
         return
     if retry or abandon:
-        raise InputError("no analysis of this run is escalated; omit --retry and --abandon")
+        raise InputError("no analysis in this run has been escalated; omit --retry and --abandon")
     if pause and not services.spec.auto_approve:
         _tell_review(services, pause, as_json=as_json)
         return

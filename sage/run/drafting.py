@@ -255,7 +255,7 @@ def _dictionary(services: Services, brief: OntologyBrief, question: Question) ->
 
 
 def _count_studies(bench: Workbench, proposal: Proposal) -> int | None:
-    """Count records of the local index that mention all exposures of a claim together."""
+    """Count the records in the local index that mention all exposures of a claim."""
     local = bench.literature.local
     if local is None:
         return None

@@ -310,6 +310,17 @@ def test_looks_know_no_outcome_and_tell_callers_apart(
     bob.admit(np.roll(SCORE, 40))  # the budget is each caller's own
 
 
+@pytest.mark.parametrize(
+    "line", ['{"by":"ann","ranks":[0,1]}', "[1]", "{", '{"by":1,"values":[""]}']
+)
+def test_nothing_is_answered_where_earlier_looks_cannot_be_read(line: str, tmp_path: Path) -> None:
+    looks = Looks("small", "ann", tmp_path)
+    looks.path.write_text(line + "\n")
+    with pytest.raises(InputError, match=r"small\.jsonl"):
+        looks.admit(np.arange(40.0))
+    assert looks.path.read_text() == line + "\n"
+
+
 def test_every_count_of_a_result_is_rounded(registry: Registry, context: ToolContext) -> None:
     base = {"cohort": "cohort", "endpoint": "OS"}
     told = [

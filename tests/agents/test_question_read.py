@@ -25,6 +25,7 @@ from agents.question.types import (
     Question,
     QuestionInput,
     Reading,
+    find_lost_sides,
 )
 from agents.question.vocabulary import Vocabulary
 from benchmarks.adapters.questions import (
@@ -378,7 +379,7 @@ READ: list[tuple[str, str, dict[str, Any]]] = [
 )
 def test_a_comparison_that_lost_a_side_cannot_go_on(known: Known, prompt: str) -> None:
     question = ask(known, prompt, "gbsg2")
-    assert question.lost_sides
+    assert find_lost_sides(question.parts)
     with pytest.raises(InputError):
         refuse(question, yes=True)
     with pytest.raises(ValidationError, match="lacks"):

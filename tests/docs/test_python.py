@@ -30,7 +30,8 @@ def test_a_block_of_python_runs(where: str, number: int, block: str, here: Path)
                  "--program", "early.py"]  # fmt: skip
     more = DEFAULTS if "Run." in block else {HERE: "1"}
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = run_warm(words, cwd=here, env={**os.environ, **more, "PATH": path}, timeout=120)
+    more = {**more, "PATH": path, "HOME": str(here)}  # all that a client passes to its server
+    done = run_warm(words, cwd=here, env={**os.environ, **more}, timeout=120)
     assert done.returncode == 0, done.stderr
 
 

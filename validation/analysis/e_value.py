@@ -27,7 +27,7 @@ class EValue(NamedTuple):
 
 
 def e_value(effect: Effect, share: float) -> EValue:
-    """Compute E-values of an effect and of its confidence limit nearest to no effect.
+    """Compute the E-values for an effect and for its confidence limit closest to the null.
 
     Parameters
     ----------

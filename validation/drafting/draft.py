@@ -251,8 +251,8 @@ def _exposure(
         )
     if exposure.cut in SEARCHING and apart:
         raise InputError(
-            f"exposure {exposure.label}: comparison `{hypothesis.comparison}` takes "
-            '"continuous" or a cut'
+            f"exposure {exposure.label}: comparison `{hypothesis.comparison}` does not support the "
+            f'searched cut "{exposure.cut}"; use "continuous", median, tertile or fixed'
         )
     treatment = (
         hypothesis.comparison is Comparison.PREDICTIVE and exposure is hypothesis.exposures[1]

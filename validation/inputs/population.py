@@ -194,8 +194,8 @@ def find_cut(values: FloatArray, use: VariableUse, rule: CutRule | None = None) 
         lower = upper = use.threshold
     if not (known <= lower).any() or not (known > upper).any():
         raise InputError(
-            f"exposure {use.label} ({use.key}): the cut {rule.value} at {upper:g} leaves one "
-            f"side empty (values from {known.min():g} to {known.max():g})"
+            f"exposure {use.label} ({use.key}): the {rule.value} cut ({upper:g}) leaves one "
+            f"group empty; values range from {known.min():g} to {known.max():g}"
         )
     return Cut(variable=use.key, rule=rule, lower=lower, upper=upper, mean=mean, sd=sd)
 

@@ -385,7 +385,7 @@ def cross_validated(
     n, events = len(time), int(event.sum())
     folds = min(FOLDS, events // FEWEST_EVENTS_OF_A_FOLD)
     if folds < 2:
-        raise InputError(f"{events} events are too few to predict any from the others")
+        raise InputError(f"{events} events are too few for cross-validation")
     rng = generator(study.contract.seed, n, 11)
     fold = np.empty(n, dtype=np.int64)
     for flag in (0.0, 1.0):

@@ -99,7 +99,7 @@ def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
 
 
 def nested_models(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Test two nested models, adding all exposures to the covariates, and report every term.
+    """Compare the model of the covariates with and without all exposures; report every term.
 
     Hazard and logistic models are compared by the likelihood ratio, least squares by the F-test.
     The effect and its direction are those of the exposures' mean, per standard deviation, with each

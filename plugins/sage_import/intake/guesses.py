@@ -162,9 +162,10 @@ def read_corrections(settings: Iterable[str]) -> Corrections:
             found.columns.setdefault(owner, {})[field] = value
         else:
             raise InputError(
-                f"--set {key[:60]}: no such key. Keys: {', '.join(WHOLE)}; for the endpoint "
-                f"{', '.join(OF_ENDPOINT)} (OS.{'time'} selects an endpoint); for a column "
-                f"{', '.join(f'COLUMN.{field}' for field in OF_COLUMN)}; id.FILE"
+                f"--set {key[:60]}: unknown key. Keys of the cohort: {', '.join(WHOLE)}. Keys of "
+                f"an endpoint: {', '.join(OF_ENDPOINT)} (OS.time names the endpoint, too). Keys of "
+                f"a column: {', '.join(f'COLUMN.{field}' for field in OF_COLUMN)}. The ID column "
+                "of a file: id.FILE"
             )
     _check(found)
     return found

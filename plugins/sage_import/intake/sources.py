@@ -398,7 +398,7 @@ def _book(path: Path, found: Sources) -> None:
 
 
 def _fill_down(rows: list[tuple[int, list[str]]], content: bytes) -> None:
-    """Repeat the value of a cell that is merged over several rows in each of them."""
+    """Copy the value of a vertically merged cell into every row that it spans."""
     from openpyxl.utils import column_index_from_string
 
     at = dict(rows)

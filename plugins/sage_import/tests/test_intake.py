@@ -456,7 +456,7 @@ def test_a_failure_leaves_nothing_half_written(
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("time", "KEY=VALUE"), ("colour=red", "no such key"), ("decimal=;", "not one of"),
+        ("time", "KEY=VALUE"), ("colour=red", "COLUMN.kind"), ("decimal=;", "not one of"),
         ("time=nothing", "no column"), ("event=vital_status:Gone", "has no code"),
         ("id=who", "no column"),
         ("unit=hours", "not one of"), ("where=sex:other", "has no value"),

@@ -246,7 +246,10 @@ class Tables:
 
 
 def write_inputs(cohort: Cohort, look: Look, folder: Path) -> dict[str, Path]:
-    """Write the look's columns below `folder` without identifiers; return the files by name."""
+    """Write the requested columns, without identifiers of patients, to `folder`.
+
+    Returns the files by name.
+    """
     import pandas as pd
 
     folder.mkdir(parents=True, exist_ok=True)

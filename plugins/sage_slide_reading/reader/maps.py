@@ -58,8 +58,8 @@ def concept_of(question: Question) -> Concept:
         raise InputError(f'"{question.text}": {why}')
     if not asked.concepts:
         raise InputError(
-            f'"{question.text}" contains nothing that the computed eyes can measure; ask about '
-            + ", ".join(Concept)
+            f'"{question.text}" mentions nothing that can be measured without a model; ask about '
+            f"one of: {', '.join(Concept)}"
         )
     return asked.concepts[0]
 

@@ -70,8 +70,8 @@ def slide_of(request: Request, header: SessionHeader) -> Path:
                 if (slide.width, slide.height) == (header.width, header.height):
                     return place
     raise InputError(
-        f'no slide "{header.slide}" of {header.width} x {header.height} pixels found in the '
-        "folders of --root"
+        f'no slide "{header.slide}" of {header.width} x {header.height} pixels was found in the '
+        "folders given by --root"
     )
 
 

@@ -169,7 +169,7 @@ def _maps(request: Request, path: str) -> SlideMaps:
 def _mpp(request: Request, slide: str, maps: SlideMaps) -> float:
     mpp = request.app.state.tiles.slide(slide_file(request, slide)).mpp or maps.mpp
     if not mpp:
-        raise InputError("no pixel size is known, neither of the slide nor of the maps")
+        raise InputError("the pixel size is unknown: neither the slide nor the maps specify it")
     return float(mpp)
 
 

@@ -308,12 +308,12 @@ def slide_named(site: Site, stem: str) -> Path:
         for path in list_below(root)[0]:
             if path.stem == stem:
                 return path
-    raise InputError(f'no slide "{stem[:120]}" lies below the folders of --root')
+    raise InputError(f'no slide "{stem[:120]}" was found in the folders given by --root')
 
 
 @router.get("")
 def list_slides(request: Request) -> dict[str, Any]:
-    """List the slides below the folders of `--root`, with counts of images that are none."""
+    """List the slides in the folders given by `--root`, and count the images that are none."""
     from mcp_servers.slides.candidates import count_bytes
 
     site: Site = request.app.state.site
