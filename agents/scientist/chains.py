@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agents.core.base import Resources
@@ -100,19 +100,27 @@ def proposals(
 
 
 def list_support(
-    given: ScientistInput, resources: Resources, variables: Collection[str]
+    given: ScientistInput, resources: Resources, hypothesis: Hypothesis
 ) -> tuple[StepRef, ...]:
-    """List the steps of the chains that begin or end at one of the variables, at most 12."""
+    """List the steps of the chains between exposures of a claim, or to its endpoint, at most 12."""
+    variables = {exposure.variable for exposure in hypothesis.exposures}
+    outcome = {
+        plain(name)
+        for endpoint in given.dictionary.endpoints
+        if endpoint.key == hypothesis.endpoint
+        for name in (endpoint.key, endpoint.label)
+    }
     found: list[StepRef] = []
     for chain in sorted({edge.chain for edge in given.brief.relationships}):
         steps = [edge for edge in given.brief.relationships if edge.chain == chain]
         names = [name for name, _ in _entities(steps)]
-        ends = {
-            entity.exposure.variable
+        claimed = {
+            entity.name
             for entity in _find_measured(steps, given.dictionary, resources.ontology)
-            if entity.name in (names[0], names[-1])
+            if entity.exposure.variable in variables
         }
-        if ends & set(variables):
+        ends = {names[0], names[-1]}
+        if ends & claimed and all(end in claimed or plain(end) in outcome for end in ends):
             found += [StepRef(chain=chain, step=step.step) for step in steps]
     return tuple(found[:12])
 

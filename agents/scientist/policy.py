@@ -451,11 +451,10 @@ def _proposal(
 
 
 def _with_chains(proposal: Proposal, given: ScientistInput, resources: Resources) -> Proposal:
-    """Rest a claim without support on the chains that begin or end at one of its exposures."""
+    """Rest a claim without support on the chains between its exposures, or to its endpoint."""
     if proposal.support:
         return proposal
-    variables = [exposure.variable for exposure in proposal.hypothesis.exposures]
-    support = list_support(given, resources, variables)
+    support = list_support(given, resources, proposal.hypothesis)
     absent = proposal.support_absent and not support
     return proposal.model_copy(update={"support": support, "support_absent": absent})
 
