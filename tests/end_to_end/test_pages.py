@@ -99,7 +99,8 @@ def test_a_question_becomes_an_edited_reviewed_and_finished_report(tmp_path: Pat
         assert serious(page) == []
         page.click(".card h3 a")
         page.click("#to-report")
-        page.wait_for_selector("h1")
+        page.wait_for_url("**/report*")
+        page.wait_for_load_state()
         shown = page.inner_text("body")
         assert "Edited by a person" in shown
         assert "by Ana" in page.content()

@@ -67,7 +67,6 @@ def test_a_step_that_is_known_from_another_cancer_alone_says_so(finished: Path) 
     assert all(elsewhere in line for line in said)
     assert {line.partition(" (")[0] for line in said} == {
         "- CCL21 associated with overall survival",
-        "- CCL21 associated with progression-free survival",
         "- CCL21 recruits dendritic cell",
     }
 

@@ -63,7 +63,7 @@ def test_encoding_without_weights_says_classical(encoded: tuple[Path, dict[str, 
 def test_a_named_model_without_weights_is_never_replaced_silently(
     encoded: tuple[Path, dict[str, Any]], name: str
 ) -> None:
-    with pytest.raises(InputError, match=r"requires its weights.*handcrafted"):
+    with pytest.raises(InputError, match=r"needs pretrained weights.*handcrafted"):
         run(context(encoded[0]), "encode_tiles", slide="s.svs", encoder=name, tile_px=128)
 
 

@@ -55,7 +55,7 @@ def test_an_abstention_is_missing_and_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
-        (["Where is it?"], "contains nothing"),
+        (["Where is it?"], "mentions nothing"),
         (["What Gleason grade is it?"], "cannot see"),
         ([TUMOR, "Where is the carcinoma?"], "both ask about tumor"),
         (["x"], "at least 3"),

@@ -173,7 +173,7 @@ def test_images_sorted_into_folders_train_too(tmp_path: Path) -> None:
         ({"tumor_classes": ["Karzinom"]}, "not among the labels"),
         ({"regions": None}, "one subfolder of images per class"),
         ({"tile_px": 1024}, "no tile of 1024 px"),
-        ({"encoder": "uni2"}, "requires its weights"),
+        ({"encoder": "uni2"}, "needs pretrained weights"),
     ],
 )
 def test_what_cannot_be_learned_is_named(
