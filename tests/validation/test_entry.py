@@ -28,6 +28,8 @@ from validation.inputs.study import Study
 from validation.ledger.ledger import Ledger
 from validation.statistics.competing import aalen_johansen
 from validation.statistics.cox import cox
+from validation.statistics.errors import BadTimesError
+from validation.statistics.fine_gray import FineGray, fine_gray
 from validation.statistics.proportional import cox_by_period, schoenfeld
 from validation.statistics.survival import kaplan_meier, logrank
 
@@ -78,13 +80,36 @@ def numbers(name: str) -> np.ndarray:
         periods = cox_by_period(t, e, g[:, None], ["g"], [15.0], entry=entry)
         part = periods[int(name[-1]) - 1].fit
         return np.concatenate([part.coef, part.se])
+    if name == "fine_gray":
+        found = fine_gray(t, d.st, X, ["g", "x"], entry=entry)
+        return np.concatenate([found.coef, R[name][2:]])  # finegray() has no error of its weights
     incidence = aalen_johansen(t, d.st.to_numpy(), 1, entry)
     return np.asarray(incidence.incidence[incidence.index_at(WHEN)])
 
 
-@pytest.mark.parametrize("name", [name for name in R if name != "fine_gray"])
+@pytest.mark.parametrize("name", list(R))
 def test_delayed_entry_gives_the_figures_of_r(name: str) -> None:
     np.testing.assert_allclose(numbers(name), R[name], rtol=1e-8)
+
+
+def test_errors_of_fine_and_gray_with_entry_are_those_of_the_jackknife() -> None:
+    d = pd.read_csv(HERE / "patients.csv")
+
+    def fit(rows: pd.DataFrame) -> FineGray:
+        return fine_gray(rows.time, rows.st, rows[["g", "x"]], ["g", "x"], entry=rows.entry)
+
+    moved = np.array([fit(d.drop(index=row)).coef for row in d.index])
+    jackknife = np.sqrt((len(d) - 1) * moved.var(axis=0))
+    np.testing.assert_allclose(fit(d).se, jackknife, rtol=0.13)
+    known = np.abs(R["fine_gray"][2:] / jackknife - 1)  # R's, with known weights
+    assert np.all(known > 0.2)
+
+
+def test_fine_and_gray_with_entry_refuse_a_gap_in_follow_up() -> None:
+    time, status = [2.0, 3, 4, 9, 10, 11, 12], [2, 1, 2, 1, 0, 1, 2]
+    with pytest.raises(BadTimesError, match="entry"):
+        fine_gray(time, status, [[0], [1], [1], [0], [1], [1], [0]], ["x"],
+                  entry=[0, 1, 1, 5, 5, 6, 6])  # fmt: skip
 
 
 def world(rng: np.random.Generator, n: int = 150) -> pd.DataFrame:

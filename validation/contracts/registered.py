@@ -184,6 +184,7 @@ ENTERED: tuple[Method, ...] = (
     *CLUSTERED,
     "spline",
     "nested",
+    "fine_gray",
     "joint_groups",
     "ordered_groups",
     "time_dependent",

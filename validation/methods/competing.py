@@ -51,8 +51,9 @@ def fine_gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
 
     keep, X, names, notes = matrix(study, plan)
     time, codes, entry = study.status(plan.endpoint, keep)
-    refuse_entry(entry, plan.endpoint)
-    fit = fine_gray(time, codes, X, names)
+    fit = fine_gray(time, codes, X, names, entry=entry)
+    if entry is not None:
+        notes.append("weights by the distributions of censoring and of entry (Geskus 2011)")
     if fit.competing == 0:
         notes.append(
             f"{NONE_COMPETE}: the subdistribution hazard is the hazard, and this is Cox's model "

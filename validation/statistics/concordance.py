@@ -97,15 +97,20 @@ def harrell(time: npt.ArrayLike, event: npt.ArrayLike, risk: npt.ArrayLike) -> f
     return concordant / comparable
 
 
-def censoring_weight(time: FloatArray, event: BoolArray, at: FloatArray) -> FloatArray:
+def censoring_weight(
+    time: FloatArray, event: BoolArray, at: FloatArray, entry: FloatArray | None = None
+) -> FloatArray:
     """Compute G(at), the probability of not being censored by then (reverse Kaplan-Meier).
 
     At tied times events come first: patients with an event leave the risk set before any censoring.
+    With delayed `entry` (n,), patients count from their entry on.
     """
     times, inverse = np.unique(time, return_inverse=True)
     leaving = np.bincount(inverse, minlength=len(times))
     censored = np.bincount(inverse, weights=~event, minlength=len(times))
     at_risk = len(time) - np.concatenate(([0], np.cumsum(leaving)[:-1]))
+    if entry is not None:
+        at_risk = at_risk - (len(time) - np.searchsorted(np.sort(entry), times, side="left"))
     after_events = at_risk - (leaving - censored)
     survival = np.cumprod(1.0 - censored / np.maximum(after_events, 1.0))
     where = np.searchsorted(times, at, side="right") - 1

@@ -463,6 +463,14 @@ methods <- list(
   },
   fine_gray = function(test) {
     f <- frame_of(test)
+    if (!is.null(f$outcome$entry)) {  # crr() has no delayed entry, finegray() no error of its weights
+      d <- data.frame(f$outcome[c("entry", "time")], state = factor(f$outcome$event, 0:2), X = f$X)
+      wide <- finegray(Surv(entry, time, state) ~ ., d, id = seq_len(nrow(d)))
+      X <- as.matrix(wide[grepl("^X", names(wide))])
+      fit <- coxph(Surv(fgstart, fgstop, fgstatus) ~ X, wide, weights = fgwt, ties = "breslow",
+                   control = coxph.control(eps = 1e-12, iter.max = 50))
+      return(put(paste0(test$id, ".effect"), exp(coef(fit)[[1]])))
+    }
     if (!requireNamespace("cmprsk", quietly = TRUE)) stop("needs the package cmprsk")
     found <- summary(cmprsk::crr(f$outcome$time, f$outcome$event, f$X, gtol = 1e-10,
                                   maxiter = 50))$coef

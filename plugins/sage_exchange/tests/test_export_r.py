@@ -196,7 +196,7 @@ def repeated(
             {"endpoint": "late", "exposures": [GIVEN], "time_dependent": True},
             ["primary.n", "primary.p", "adjusted.effect"],
         ),
-        ({"endpoint": "late_cause"}, ["primary.p", "adjusted.upper"]),
+        ({"endpoint": "late_cause"}, ["primary.p", "adjusted.upper", "fine_gray_adjusted.effect"]),
         ({"landmark": 12}, ["primary.p", "adjusted.effect", "rmst.difference"]),
         ({"exposures": [GIVEN], "landmark": 12}, ["primary.n", "adjusted.effect"]),
         (
