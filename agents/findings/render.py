@@ -151,13 +151,14 @@ def render(finding: Finding, names: Names) -> str:
             place = names.features.index(subject)
             key = f"joint_groups.{('first', 'second')[place]}"
             result = "improves" if outcome == "adds" else "does not clearly improve"
+            other = names.name_other(place)
             return (
-                f"In all patients, adding {names.compared[place]} to {names.name_other(place)}"
-                f" {result} the model"
+                f"In all patients, {names.compared[place]} {result} a model with {other}"
+                + (" and the covariates" if names.beside else "")
                 + names.write(" (likelihood ratio p {})", f"{key}.beside.p")
-                + names.write(": HR {} alone", f"{key}.effect")
+                + names.write(f": HR {{}} without {other}", f"{key}.effect")
                 + names.write(
-                    ", {} (95% CI {} to {}) beside it",
+                    ", {} (95% CI {} to {}) with both",
                     f"{key}.beside.effect", f"{key}.beside.lower", f"{key}.beside.upper",
                 )
                 + "."

@@ -36,11 +36,12 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
         coding = f"; {endpoint.coding}" if endpoint.coding else ""
         lines.append(f"Endpoint {endpoint.key}: {endpoint.label} ({endpoint.kind}{coding})")
     primary = contract.primary_test
-    entry = any(item.entry for item in contract.endpoints if item.key == primary.endpoint)
-    lines.append(
-        "Time zero: the start of follow-up, from which the cohort's times count"
-        + ("; patients are at risk from their own time of entry" if entry else "")
-    )
+    outcome = contract.endpoint(primary.endpoint)
+    if outcome.kind in ("survival", "competing"):
+        lines.append(
+            f"Time zero: {outcome.time_zero or 'not declared by the cohort'}"
+            + ("; patients are at risk from their own time of entry" if outcome.entry else "")
+        )
     if any(test.role == "secondary" for test in contract.tests):
         lines.append(f"All endpoints are compared in patients whose {primary.endpoint} is known")
     expected = "in either direction"

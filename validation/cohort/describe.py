@@ -104,6 +104,7 @@ def endpoint_of(cohort: CohortColumns, name: str) -> Endpoint:
         coding=coding_text(spec),
         contained_in=getattr(spec, "contained_in", ()),
         entry="entry" in outcome,
+        time_zero=getattr(spec, "time_zero", None) or "",
         note=spec.note,
     )
 

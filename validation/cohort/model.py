@@ -174,7 +174,8 @@ class TimedSpec(Strict):
     """Time to an event, in a table's columns.
 
     `entry` is the column of the time from which each patient was followed, on the scale of `time`
-    (delayed entry): patients who had the event before it could not be in the cohort.
+    (delayed entry): patients who had the event before it could not be in the cohort. `time_zero`
+    names the event from which times count, such as diagnosis.
     """
 
     table: str
@@ -186,6 +187,7 @@ class TimedSpec(Strict):
     censored_values: tuple[Cell, ...] = Field(min_length=1)
     label: Name = ""
     max_months: float = 360.0
+    time_zero: Name | None = Field(default=None, exclude_if=lambda given: given is None)
     invalid_times: Literal["refuse", "exclude"] = "refuse"
     note: Passage = ""
 

@@ -120,7 +120,10 @@ class VariableUse(Strict):
 
 
 class EndpointUse(Strict):
-    """An outcome as the contract uses it; `entry` if it has delayed entry."""
+    """An outcome as the contract uses it; `entry` if it has delayed entry.
+
+    `time_zero` names the event from which times count; empty if the cohort does not declare it.
+    """
 
     key: str
     kind: Literal["survival", "binary", "continuous", "competing"]
@@ -128,6 +131,7 @@ class EndpointUse(Strict):
     coding: Passage = ""
     unit: Name | None = None
     entry: bool = Field(default=False, exclude_if=lambda given: not given)
+    time_zero: Name = Field(default="", exclude_if=lambda given: not given)
 
 
 class Within(Strict):

@@ -59,7 +59,8 @@ class Endpoint(Strict):
     """Outcome. `n` patients have it, `events` of them had the event.
 
     `contained_in` names variables that hold the outcome itself and so cannot adjust it. `entry` is
-    true if patients were followed from a time of their own on (delayed entry).
+    true if patients were followed from a time of their own on (delayed entry). `time_zero` names
+    the event from which times count; empty if the cohort does not declare it.
     """
 
     key: str
@@ -72,6 +73,7 @@ class Endpoint(Strict):
     coding: Passage = ""
     contained_in: tuple[str, ...] = ()
     entry: bool = Field(default=False, exclude_if=lambda given: not given)
+    time_zero: Name = Field(default="", exclude_if=lambda given: not given)
     note: Passage = ""
 
 

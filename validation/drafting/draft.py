@@ -155,6 +155,7 @@ def draft(
                 coding=item.coding,
                 unit=item.unit,
                 entry=item.entry,
+                time_zero=item.time_zero,
             )
             for item in (endpoint, *secondary, *extra)
         ),

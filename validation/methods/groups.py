@@ -66,7 +66,7 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
     """Run the log-rank test over all groups; estimate each hazard ratio against the first group.
 
     For the ordered groups of a trend, it is the log-rank test for trend. Two exposures are also
-    compared beside each other, in all patients.
+    compared beside each other, with the adjusted model's covariates, in all patients who have them.
     """
     names, codes = groups_of(study)
     time, event = study.outcome(plan.endpoint)
@@ -111,9 +111,15 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
         rows.append(row)
     tables[plan.id] = rows
     if len(study.exposed.parts) == 2:
-        a, b = (part[keep][:, None] for part in study.exposed.parts)
-        sides = [_side(study, use, True) for use in study.contract.exposures]
-        pair = compare_pair(study, plan, keep, a, b, a[:, :0], sides, book, notes)
+        covariates = next(
+            (t.covariates for t in study.contract.tests
+             if t.role == "adjusted" and t.endpoint == plan.endpoint), ()
+        )  # fmt: skip
+        complete = keep & study.rows[list(covariates)].notna().all(axis=1).to_numpy()
+        Z, labels = study.design(covariates, complete)
+        a, b = (part[complete][:, None] for part in study.exposed.parts)
+        terms = [*(_side(study, use, True) for use in study.contract.exposures), *labels]
+        pair = compare_pair(study, plan, complete, a, b, Z, terms, book, notes)
         tables["beside_each_other"] = pair.rows
     return outcome_of(plan, keep, e, p=found.p, statistic=found.statistic, df=found.df, notes=notes)
 

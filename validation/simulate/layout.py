@@ -94,6 +94,7 @@ def survival_toml(name: str) -> str:
     return (
         f'\n[endpoints.{name}]\nkind = "survival"\nlabel = "{_SURVIVAL[name]}"\n'
         f'table = "clinical"\ntime = "{name}.time"\ntime_unit = "days"\nevent = "{name}"\n'
+        'time_zero = "diagnosis"\n'
         "event_values = [1]\ncensored_values = [0]\n"
     )
 

@@ -354,6 +354,7 @@ def _build(
         times = _compute_lengths(parts, event, coded, last, died, align, made)
         made.made[f"{name}.days"] = times.map(lambda value: "" if value != value else f"{value:g}")
         kind["time"] = f"{name}.days"
+        kind |= {"time_zero": parts.start.name} if parts.start else {}
         timed = None if parts.start else parts.last[0] if parts.last else parts.death
     elif parts.time.table != main.table:
         made.made[f"{name}.time"] = times.map(lambda v: "" if v != v else f"{v:.10g}")
