@@ -1,1 +1,1 @@
-"""Agents, each in a folder of its own with its input, output, prompt and rule."""
+"""Agents, each in its own folder with its input, output, prompt and rule."""

@@ -1,4 +1,4 @@
-"""Command line of the benchmarks: `python -m benchmarks list | run NAME | page FOLDER`."""
+"""Command line for the benchmarks: `python -m benchmarks list | run NAME | page FOLDER`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ADAPTERS = Path(__file__).parent / "adapters"
 
 
 class Adapters(TyperGroup):
-    """Benchmarks as commands; the module of a benchmark is imported only when it is run."""
+    """Benchmarks as commands; a benchmark's module is imported only when it is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the adapters."""
@@ -46,7 +46,7 @@ class Adapters(TyperGroup):
 
 
 def _with_output(name: str, run: Any) -> Any:
-    """Add --json and --out to the options of a benchmark."""
+    """Add the --json and --out options to a benchmark."""
 
     @functools.wraps(run)
     def command(*, as_json: bool, out: Path | None, **options: Any) -> None:
@@ -86,7 +86,7 @@ def list_adapters() -> None:
 
 @app.command()
 def page(folder: Path, out: Path | None = None) -> None:
-    """Write the page of results from the reports of a folder."""
+    """Write the results page from the reports in a folder."""
     text = write_page(folder)
     if out is None:
         typer.echo(text, nl=False)
@@ -95,7 +95,7 @@ def page(folder: Path, out: Path | None = None) -> None:
 
 
 def main() -> None:
-    """Run the command line; a user's input error gives a single line and exit code 2."""
+    """Run the command line; user input errors print a single line and exit with code 2."""
     try:
         app()
     except SageError as error:

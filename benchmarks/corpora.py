@@ -38,7 +38,7 @@ class Annotation:
 
 @dataclass(slots=True)
 class AnnotatedDocument:
-    """A text with annotated entities, and its related (unordered) pairs of concepts by type."""
+    """A text with annotated entities, and its related (unordered) concept pairs by type."""
 
     id: str
     text: str

@@ -18,7 +18,7 @@ Tier = Literal["A", "B", "C", "D", "E"]
 
 
 class Proposal(View):
-    """A known case. `own_title` is the paper that the case is about: never used as evidence."""
+    """A known case. `own_title` is the title of its paper, which is never used as evidence."""
 
     id: str
     tier: Tier

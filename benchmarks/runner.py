@@ -34,7 +34,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Row(Strict):
-    """A row of a table: a figure of SAGE next to its baseline and the best published figure."""
+    """A table row: a SAGE result next to its baseline and the best published result."""
 
     benchmark: str
     measured: str
@@ -46,7 +46,7 @@ class Row(Strict):
 
 
 class Report(Strict):
-    """The result of a benchmark: rows for readers, `data` for programs."""
+    """A benchmark result: rows for readers, `data` for programs."""
 
     name: str = ""
     command: str = ""
@@ -71,7 +71,7 @@ def write_page(folder: Path) -> str:
     Raises
     ------
     InputError
-        If the folder holds no reports, or a file is not a report.
+        If the folder contains no reports, or a file is not a report.
     """
     reports = []
     for path in sorted(folder.glob("*.json")):
@@ -86,7 +86,7 @@ def write_page(folder: Path) -> str:
 
 
 def wilson(hits: int, runs: int) -> tuple[float, float]:
-    """Compute Wilson's 95% interval of a proportion."""
+    """Compute Wilson's 95% interval for a proportion."""
     from statsmodels.stats.proportion import proportion_confint
 
     low, high = proportion_confint(hits, runs, method="wilson")
@@ -94,7 +94,7 @@ def wilson(hits: int, runs: int) -> tuple[float, float]:
 
 
 def exact(hits: int, runs: int) -> tuple[float, float]:
-    """Compute the Clopper-Pearson 95% interval of a proportion."""
+    """Compute the Clopper-Pearson 95% interval for a proportion."""
     from statsmodels.stats.proportion import proportion_confint
 
     low, high = proportion_confint(hits, runs, method="beta")
@@ -104,7 +104,7 @@ def exact(hits: int, runs: int) -> tuple[float, float]:
 def bootstrap(
     groups: Sequence[T | Any], statistic: Callable[[Any], Any], *, draws: int = 2000, seed: int = 1
 ) -> tuple[float, float]:
-    """Compute the 95% percentile interval of a statistic by a bootstrap over groups.
+    """Compute the 95% percentile interval for a statistic by a bootstrap over groups.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def cpu_seconds() -> str:
 
 
 def load_lines(path: Path | None, model: type[T], *, given: bool = False) -> list[T]:
-    """Load JSON lines; unless they were `given` by a person, drop a last line that was cut short.
+    """Load JSON lines; unless a person has `given` them, drop a last line that was cut short.
 
     Raises
     ------
@@ -205,10 +205,10 @@ def run_missing(
     jobs: int = 1,
     title: str = "runs",
 ) -> list[T]:
-    """Run work in parallel processes for each key missing in `keep`, and return all results.
+    """Run work in parallel processes for each key missing from `keep`, and return all results.
 
-    Each result is immediately appended to `keep` as a JSON line, so that an interrupted benchmark
-    resumes.
+    Each result is immediately appended to `keep` as a JSON line, so that an interrupted
+    benchmark can resume.
     """
     from sage.cli.console import counting
 

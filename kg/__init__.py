@@ -1,1 +1,1 @@
-"""A knowledge graph built from the literature, and scored paths through it."""
+"""Knowledge graph built from the literature, and scored paths through it."""

@@ -1,7 +1,7 @@
 """Data types of the knowledge graph: documents, evidence, triples and scored paths.
 
-These types are plain data exchanged between store, files, agents and servers. Performance-critical
-code works on arrays (`kg.graph.model.Graph`) instead.
+These types are plain data exchanged between the store, files, agents and servers.
+Performance-critical code works on arrays (`kg.graph.model.Graph`) instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sage.core.models import Name, Passage, Strict
 from sage.core.printable import quote_text
 
 PATHS, MAX_HOPS = 6, 4
-"""Number of paths of a search and their greatest length in steps, unless others are asked for."""
+"""Default number of paths in a search, and their maximum length in steps."""
 
 
 class EntityType(StrEnum):
@@ -120,7 +120,7 @@ class Triple(Strict):
 
 
 class PathNode(Strict):
-    """An entity on a path, with what the ontology knows about it."""
+    """An entity on a path, with its ontology information."""
 
     id: str
     name: Name
@@ -162,10 +162,10 @@ class PathScores(Strict):
 class PathMechanism(Strict):
     """A path as a mechanism.
 
-    `sign` is the product of the steps' signs, neutral if any of them is; `directed` is true if
-    every step is causal and all run in the same direction; `weakest` is the index of an edge.
-    `noise` is the share of rewired graphs that have a path at least as strong for the same prompt
-    (`kg.paths.noise`); None if not compared, as a direct link is not.
+    `sign` is the product of the steps' signs, neutral if any of them is; `directed` is true
+    if every step is causal and all run in the same direction; `weakest` is the index of an
+    edge. `noise` is the share of rewired graphs with a path at least as strong for the same
+    prompt (`kg.paths.noise`); None if not compared, as for a direct link.
     """
 
     strength: float
@@ -192,13 +192,13 @@ class ScoredPath(Strict):
 
     @property
     def supported(self) -> bool:
-        """False if at least half of the rewired graphs have a path as strong."""
+        """False if at least half of the rewired graphs have an equally strong path."""
         noise = self.mechanism.noise if self.mechanism else None
         return noise is None or noise < 0.5
 
     @property
     def understudied(self) -> float | None:
-        """1 if no paper is about both ends; decreases with the log of the number of papers."""
+        """1 if no paper covers both ends; decreases with the log of the number of papers."""
         return None if self.papers is None else round(1 / (1 + math.log1p(self.papers)), 4)
 
     def sentence(self) -> str:
@@ -266,7 +266,7 @@ def _spoken(relation: str) -> str:
 
 
 class ConceptMatch(Strict):
-    """A concept of the prompt and the matching graph node."""
+    """A concept in the prompt and the matching graph node."""
 
     phrase: Name
     node_id: str
@@ -277,7 +277,7 @@ class ConceptMatch(Strict):
 
 
 class PathSearch(Strict):
-    """Result of a path search: the concepts of the prompt, and the ranked paths."""
+    """Result of a path search: the concepts in the prompt, and the ranked paths."""
 
     prompt: Passage
     concepts: tuple[ConceptMatch, ...]

@@ -21,7 +21,7 @@ from sage.core.hashes import hash_file
 from sage.core.plugins import find_plugins
 
 SUITES = ("pathology", "oncology", "knowledge")
-"""Built-in suites, each a package of `mcp_servers`."""
+"""Built-in suites, each a package in `mcp_servers`."""
 
 
 def suites() -> dict[str, list[str]]:
@@ -43,12 +43,12 @@ def check_suite(suite: str) -> None:
 
 
 def modules(suite: str = "all") -> Iterator[ModuleType]:
-    """Import and yield the tool modules of one suite, or of all suites.
+    """Import and yield the tool modules in a given suite, or in all suites.
 
-    A package with `ON_REQUEST = True` is loaded only if its suite is requested, never with "all",
-    so that its tools are not listed in other agents' prompts.
+    A package with `ON_REQUEST = True` is loaded only if its suite is requested, never with
+    "all", so that its tools are not listed in other agents' prompts.
 
-    Raises `InputError` if the suite is unknown, or a module of it cannot be imported.
+    Raises `InputError` if the suite is unknown, or one of its modules cannot be imported.
     """
     check_suite(suite)
     every = suites()
@@ -72,7 +72,7 @@ def _import_module(name: str) -> ModuleType:
 
 
 def user_modules(folder: str | Path) -> Iterator[ModuleType]:
-    """Import and yield the user's own tool files in a folder, in order of name.
+    """Import and yield the user's own tool files in a folder, in name order.
 
     Raises `InputError` when the folder does not exist or a file cannot be imported.
     """

@@ -20,7 +20,7 @@ from sage.core.files import replacing
 T = TypeVar("T")
 
 CALLER: ContextVar[str] = ContextVar("caller", default="")
-"""The person whose call is being answered; empty if nobody is identified."""
+"""Person making the current call; empty if nobody is identified."""
 
 Progress = Callable[[float, str], None]
 
@@ -29,7 +29,7 @@ class Handles:
     """A worker's small LRU cache of open slides and models."""
 
     def __init__(self, capacity: int = 8) -> None:
-        """Create a cache of at most `capacity` handles; the least recently used is closed first."""
+        """Create a cache for at most `capacity` handles; the least recently used closes first."""
         self.capacity = max(1, capacity)
         self._held: OrderedDict[Any, Any] = OrderedDict()
 
@@ -69,10 +69,10 @@ def remove_path(path: Path) -> None:
 class ToolContext:
     """Files, limits and callbacks available to a tool call.
 
-    `memory_mb` is the memory that the tool should plan for, `threads` its share of the CPUs, and
-    `device` is "cpu" or "cuda:N". `tag` is part of the name of every temporary file, so that the
-    files of a killed job can be found. `read` and `written` record the files accessed through the
-    context, and `caller` is the person who calls.
+    `memory_mb` is the tool's memory allowance, `threads` is its share of the CPUs, and
+    `device` is "cpu" or "cuda:N". `tag` is part of the name of every temporary file, so that
+    files left by a killed job can be found. `read` and `written` record the files accessed
+    through the context, and `caller` is the person making the call.
     """
 
     roots: Roots
@@ -88,7 +88,7 @@ class ToolContext:
     caller: str = field(default_factory=CALLER.get)
 
     def input(self, path: str | Path, kind: Kind = "any") -> Path:
-        """Resolve the path of an input under the roots and record it in the provenance.
+        """Resolve an input path under the roots and record it in the provenance.
 
         Raises `InputError` if the path is outside the roots, does not exist, or is not of the
         requested kind.
@@ -99,10 +99,11 @@ class ToolContext:
         return resolved
 
     def model(self, path: str | Path, kind: Kind = "any") -> Path:
-        """Resolve the path of a model that will be run, which may contain code; see `input`.
+        """Resolve the path of a model to be run, which may contain code; see `input`.
 
         Also raises `InputError` if any part of the model, or the target of a link in it, is in a
-        place where tools or programs can write: a model found there was not chosen by a person.
+        location where tools or programs can write: a model found there was not chosen by a
+        person.
         """
         resolved = self.input(path, kind)
         for file in (resolved, *(resolved.rglob("*") if resolved.is_dir() else ())):
@@ -130,7 +131,7 @@ class ToolContext:
         """Yield a temporary path that is renamed to `name` if the block succeeds.
 
         The temporary path has the suffix of `name`. If the block fails or the process is killed,
-        whatever was at `name` before is unchanged. If two writers use the same name, the last to
+        any existing content at `name` is unchanged. If two writers use the same name, the last to
         finish wins and their contents are never mixed.
         """
         target = self.roots.write_path(name)
@@ -175,7 +176,7 @@ class ToolContext:
         self.output(name)
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Report the tool's progress, from 0 to 1; raises `Cancelled` if the caller gave up."""
+        """Report the tool's progress, from 0 to 1; raise `Cancelled` if the caller cancelled."""
         self.on_progress(min(1.0, max(0.0, float(fraction))), message)
         self.check_cancelled()
 

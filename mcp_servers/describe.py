@@ -33,7 +33,7 @@ def describe_limits(spec: ToolSpec) -> str:
 
 
 def describe_validity(spec: ToolSpec) -> list[str]:
-    """Describe the validity card, one line per statement."""
+    """Describe the validity card, with a line per statement."""
     lines = []
     card = spec.validity
     if card is not None:

@@ -1,4 +1,4 @@
-"""Packages that take long to import, so that they are imported when they are first used."""
+"""Packages with a long import time, imported on first use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class LazyPackage:
-    """A package of this name, imported when an attribute other than a special one is read."""
+    """A package imported when any attribute other than a special attribute is read."""
 
     def __init__(self, name: str) -> None:
         self._name = name

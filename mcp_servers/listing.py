@@ -1,4 +1,4 @@
-"""Listing of files and folders under the roots, named as tool arguments name them."""
+"""Listing of files and folders under the roots, named in the form used for tool arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_FOLDERS = 20_000
 
 
 def walk_below(roots: Roots) -> Iterator[tuple[Path, Path, list[str]]]:
-    """Yield each visible folder below the roots, with its root and the names of its files.
+    """Yield each visible folder below the roots, with its root and file names.
 
     Hidden folders are skipped, and links to folders are not followed.
     """
@@ -34,7 +34,7 @@ def walk_below(roots: Roots) -> Iterator[tuple[Path, Path, list[str]]]:
 
 
 def make_argument(root: Path, path: Path, roots: Roots) -> str | None:
-    """Express a path below a root as a tool argument, or as None if an earlier root hides it."""
+    """Express a path below a root as a tool argument; None if an earlier root hides it."""
     name = path.relative_to(root).as_posix()
     return name if roots.input(name) == path.resolve() else None
 

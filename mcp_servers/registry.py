@@ -12,8 +12,8 @@ class MaskResult(BaseModel):
 def tissue_mask(given: MaskInput, context: ToolContext) -> MaskResult: ...
 ```
 
-The decorator only attaches a `ToolSpec`; importing a module registers nothing. `load` collects the
-tools of the modules listed by `mcp_servers.catalog`.
+The decorator only attaches a `ToolSpec`; importing a module registers nothing. `load`
+collects tools from the modules listed in `mcp_servers.catalog`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class Registry:
         self.tools[spec.name] = spec
 
     def get(self, name: str) -> ToolSpec:
-        """Return the tool called `name`; raises `InputError` with a suggestion if unknown."""
+        """Return the tool called `name`.
+
+        Raises `InputError` with a suggestion if the name is unknown.
+        """
         if name in self.tools:
             return self.tools[name]
 
@@ -65,14 +68,14 @@ class Registry:
         raise InputError(f'no tool is called "{name}"{hint}')
 
     def all(self) -> tuple[ToolSpec, ...]:
-        """Return every tool, sorted by suite and name."""
+        """Return all tools, sorted by suite and name."""
         return tuple(sorted(self.tools.values(), key=lambda tool: (tool.suite, tool.name)))
 
     def __iter__(self) -> Iterator[ToolSpec]:
         return iter(self.all())
 
     def describe(self, names: Collection[str] | None = None) -> str:
-        """Describe all tools, or those named, for a prompt: signature, units, limits, failures."""
+        """Describe all tools, or only `names`, for a prompt: signature, units, limits, failures."""
         chosen = [spec for spec in self.all() if names is None or spec.name in names]
         return "\n\n".join(describe_tool(spec) for spec in chosen)
 
@@ -84,7 +87,7 @@ class Registry:
         InputError
             If the tool is unknown, the arguments are invalid, or the tool rejects a file.
         Cancelled
-            If the caller gave up.
+            If the caller canceled the run.
         FaultError
             If the tool failed for a reason other than its input.
         """
@@ -104,8 +107,8 @@ def execute(
 ) -> ToolRun:
     """Run a tool's function and collect its result, outputs and provenance.
 
-    Raises `SageError` or `Cancelled` if the tool raises them, and `FaultError` if the tool fails
-    otherwise, or its result does not match its schema.
+    Raises `SageError` or `Cancelled` if the tool raises them, and `FaultError` if the tool
+    fails for any other reason or its result does not match its schema.
     """
     context.check_cancelled()
     started = time.monotonic()
@@ -145,7 +148,7 @@ def execute(
 
 
 def collect(module: Any) -> list[ToolSpec]:
-    """Return the tools from a module's `list_tools`, or else those defined in the module."""
+    """Return the tools from a module's `list_tools` function, or else those defined in it."""
     if hasattr(module, "list_tools"):
         return list(module.list_tools())
     found = []
@@ -164,9 +167,10 @@ def load(
 ) -> Registry:
     """Load the registry of one suite ("pathology", "oncology", "knowledge") or of all suites.
 
-    `tool_folders` are folders of the user's own tools (promoted functions). Their code is executed,
-    so they are loaded only from explicitly named folders and never searched for. Raises
-    `InputError` if the suite does not exist, or a tool folder or a file in it cannot be used.
+    `tool_folders` are folders with the user's own tools (promoted functions). Their code is
+    executed, so only explicitly named folders are loaded; there is no automatic discovery.
+    Raises `InputError` if the suite does not exist, or if a tool folder or a file in it
+    cannot be used.
     """
     registry = Registry(cache=cache)
     for module in catalog.modules(suite):

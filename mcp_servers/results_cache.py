@@ -1,10 +1,10 @@
-"""Cache of results by tool version, arguments and content of the inputs.
+"""Cache of results keyed by tool version, arguments and input content.
 
-An entry is identified by its inputs, never by place or time: the key contains the tool, its
-version, its arguments with each input path replaced by the SHA-256 of its content and its file name
-(never its folder), and the tool's own fingerprint (for example, which weights it would use). Files
-that a tool read beyond its arguments are stored with the entry and compared again on every hit.
-Outputs are stored by content and copied back.
+An entry is identified by its inputs, never by place or time. The key contains the tool,
+its version, its arguments with each input path replaced by the SHA-256 of its content and
+its file name (never its folder), and the tool's own fingerprint (for example, which
+weights it would use). Files that a tool read beyond its arguments are recorded with the
+entry and compared again on every hit. Outputs are stored by content and copied back.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ log = logger(__name__)
 
 CHUNK = 1 << 20
 FORMAT = 1
-"""Version of the cache layout, part of every key so that an old layout is never misread."""
+"""Version of the cache layout, included in every key so that old layouts are not misread."""
 RACY_SECONDS = 2.0
-"""Age below which a changed file might change again within its time stamp's resolution."""
+"""Age in seconds below which a file might change again with the same time stamp."""
 
 
 def hash_input(path: Path, index: HashIndex | None = None) -> str:
-    """Compute the SHA-256 of a file, or of the names and contents in a folder, in order of name.
+    """Compute the SHA-256 of a file, or of the sorted names and contents in a folder.
 
     For a link in a folder, its name and target are hashed.
     """
@@ -64,7 +64,7 @@ def hash_input(path: Path, index: HashIndex | None = None) -> str:
 
 
 def companion(path: Path) -> Path | None:
-    """Find the folder with the rest of a slide whose file is only an index, or None."""
+    """Return the folder with the other files of a slide whose own file is an index, or None."""
     suffix = path.suffix.lower()
     if suffix == ".mrxs" and path.with_suffix("").is_dir():
         return path.with_suffix("")
@@ -90,7 +90,7 @@ def mime_type(name: str) -> str:
 
 
 class HashIndex:
-    """Index that remembers a file's hash while its size, time stamp and inode are unchanged.
+    """Index of file hashes, valid while a file's size, time stamp and inode are unchanged.
 
     Slides can be gigabytes, so hashing takes seconds but a lookup is instant.
     """
@@ -133,17 +133,17 @@ class HashIndex:
 
 
 class ResultsCache:
-    """Cache of results in a folder: `results/KEY.json`, and outputs by content in `blobs/`.
+    """Result cache in a folder: `results/KEY.json`, with outputs by content in `blobs/`.
 
-    Several processes can share it: entries are written completely, then renamed, and never changed.
-    An entry that cannot be read, or whose outputs changed, counts as absent.
+    Several processes can share it: entries are written completely, then renamed, and never
+    changed. An entry that cannot be read, or whose outputs changed, counts as absent.
     """
 
     max_output, max_total = 512 << 20, 20 << 30
-    """Maximum size of a result's outputs and of the whole cache, in bytes."""
+    """Maximum size of a single result's outputs and of the whole cache, in bytes."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Store results below `folder`."""
+        """Create a cache below `folder`."""
         self.folder = Path(folder).expanduser().resolve()
         (self.folder / "results").mkdir(parents=True, exist_ok=True)
         (self.folder / "blobs").mkdir(exist_ok=True)
@@ -175,7 +175,7 @@ class ResultsCache:
         return {"sha256": hash_input(path, self.index), "name": path.name}
 
     def find(self, spec: ToolSpec, given: BaseModel, context: ToolContext) -> ToolRun | None:
-        """Find the result of the same tool version, arguments and input content, or None.
+        """Find a result for the same tool version, arguments and input content, or None.
 
         Its outputs are copied into the context's output folder.
         """
@@ -228,7 +228,7 @@ class ResultsCache:
         return True
 
     def store(self, spec: ToolSpec, given: BaseModel, context: ToolContext, run: ToolRun) -> None:
-        """Store a result, unless it has folders or very large outputs."""
+        """Store a result, unless its outputs include folders or are very large."""
         if sum(output.bytes for output in run.outputs) > self.max_output:
             return
         if any(output.mime == "inode/directory" for output in run.outputs):
@@ -247,7 +247,7 @@ class ResultsCache:
             self.prune()
 
     def prune(self) -> int:
-        """Remove the least recently used files beyond the limit, and return how many.
+        """Remove the least recently used files beyond the size limit; return the number removed.
 
         A result whose blob was removed is computed again.
         """
@@ -271,7 +271,7 @@ class ResultsCache:
 
 
 def list_paths(spec: ToolSpec, given: BaseModel) -> list[str]:
-    """List the input paths among the arguments of a call."""
+    """List the input paths among a call's arguments."""
     found: list[str] = []
     arguments = given.model_dump(mode="json")
     for name in spec.path_fields():

@@ -16,13 +16,13 @@ MAX_PATH = 1024
 """Maximum length of a path or output name from a caller, in characters."""
 
 TRACE = "trace.jsonl"
-"""Trace file in each session or run folder, next to the files of its programs."""
+"""Name of the trace file in each session or run folder, next to the files of its programs."""
 
 Kind = Literal["file", "folder", "any"]
 
 
 class MissingError(InputError):
-    """A file or folder does not exist on this machine; another machine may have it."""
+    """A file or folder does not exist on this machine but may exist on another."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Roots:
 
     @property
     def readable(self) -> tuple[Path, ...]:
-        """Readable folders, in the order in which a relative path is looked up."""
+        """Readable folders, in lookup order for relative paths."""
         return (*self.inputs, self.output)
 
     def input(self, path: str | Path, kind: Kind = "any") -> Path:
@@ -108,7 +108,7 @@ class Roots:
         return any(resolved == root or resolved.is_relative_to(root) for root in self.readable)
 
     def writes(self, resolved: Path) -> bool:
-        """Check whether the resolved path is where tools or programs write, or wrote earlier."""
+        """Check whether a resolved path is in a folder that tools or programs write or wrote to."""
         return any(resolved.is_relative_to(folder) for folder in (*self.made, self.output)) or any(
             (folder / TRACE).is_file() for folder in resolved.parents
         )
@@ -151,7 +151,7 @@ class Roots:
 def hide_folders(value: Any, folders: Iterable[Path]) -> Any:
     """Shorten each folder's path in `value`, at any depth, to the folder's name.
 
-    Characters that would reorder or hide what stands beside them are written as escapes.
+    Characters that would reorder or hide adjacent text are written as escapes.
 
     This is for callers that need not know the location of the roots.
     """

@@ -1,4 +1,4 @@
-"""Specifications of tools: input and output models, the card, and the decorator."""
+"""Tool specifications: input and output models, the card, and the decorator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ATTRIBUTE = "__sage_tool__"
 class PathRole:
     """Annotation that marks a field as the name of an input or output file or folder.
 
-    `slides` declares that a call works on the slide, or on all slides of the folder.
+    `slides` declares that a call processes the slide, or all slides in the folder.
     """
 
     role: Literal["input", "output"]
@@ -31,17 +31,20 @@ class PathRole:
 InputPath = Annotated[str, PathRole("input"), Field(max_length=1024)]
 """A file or folder to read, relative or absolute within a root."""
 SlidePath = Annotated[str, PathRole("input", slides=True), Field(max_length=1024)]
-"""A slide, or a folder of slides, that a call works on; quotas count them."""
+"""A slide, or a folder of slides, that a call processes and that counts toward quotas."""
 OutputName = Annotated[str, PathRole("output"), Field(max_length=1024)]
-"""A file written by the tool, relative to the output folder."""
+"""Name of a file written by a tool, relative to the output folder."""
 
 
 class Card(Strict):
-    """Frozen description."""
+    """Base class for frozen descriptions of tools."""
 
 
 class Resources(Card):
-    """Resources of a call: MiB (`memory_note`: with other arguments), seconds per core."""
+    """Resources needed by a call, in MiB and in seconds per core.
+
+    `memory_note` describes the memory needed with other arguments.
+    """
 
     cpu: int = Field(default=1, ge=1)
     memory_mb: int = Field(default=512, ge=16)
@@ -56,8 +59,9 @@ DEFAULT_RESOURCES = Resources()
 class Validity(Card):
     """Conditions under which a tool is valid.
 
-    `mpp` is the range of pixel sizes in µm. `training_data` describes the data of a learned method,
-    `tcga_overlap` its overlap with TCGA. `accuracy` states measured figures, with their data.
+    `mpp` is the range of pixel sizes in µm. `training_data` describes the data that a learned
+    method was trained on, and `tcga_overlap` their overlap with TCGA. `accuracy` reports
+    measured values and the data used.
     """
 
     stain: str | None = None
@@ -70,7 +74,7 @@ class Validity(Card):
 
 
 class Output(Card):
-    """A file that a tool wrote; `name` is relative to the output folder."""
+    """A file written by a tool; `name` is relative to the output folder."""
 
     name: str
     bytes: int
@@ -125,18 +129,18 @@ class ToolSpec:
     title: str = ""
 
     def __post_init__(self) -> None:
-        """Use the name in words as the title if none is given."""
+        """Derive the title from the name if none is given."""
         if not self.title:
             object.__setattr__(self, "title", self.name.replace("_", " ").capitalize())
 
     @property
     def input_schema(self) -> dict[str, Any]:
-        """JSON schema of the arguments."""
+        """JSON schema for the arguments."""
         return self.given.model_json_schema()
 
     @property
     def output_schema(self) -> dict[str, Any]:
-        """JSON schema of the result."""
+        """JSON schema for the result."""
         return self.returns.model_json_schema(mode="serialization")
 
     @property
@@ -145,7 +149,7 @@ class ToolSpec:
         return not self.acts and not _has_output(self.returns, set())
 
     def needs(self, given: BaseModel) -> Resources:
-        """Return the resources of a call with these arguments.
+        """Return the resources needed by a call with these arguments.
 
         A GPU is included only if it would be used: not with device = "cpu", and, for a tool that
         uses the CPU by default, only if the arguments name a network.
@@ -160,9 +164,9 @@ class ToolSpec:
         return self.resources.model_copy(update=own)
 
     def count_slides(self, arguments: Mapping[str, Any], roots: Roots) -> int:
-        """Count the slides that a call would work on.
+        """Count the slides that a call would process.
 
-        Raises `InputError` if one of them does not exist below the roots.
+        Raises `InputError` if any of them does not exist below the roots.
         """
         named = [
             arguments.get(name)
@@ -184,7 +188,10 @@ class ToolSpec:
         )
 
     def parse(self, arguments: Mapping[str, Any]) -> BaseModel:
-        """Parse arguments into the input model; raises `InputError` that names each wrong field."""
+        """Parse arguments into the input model.
+
+        Raises `InputError`, which names each invalid field.
+        """
         unknown = sorted(set(arguments) - set(self.given.model_fields))
         if unknown:
             known = ", ".join(self.given.model_fields) or "none"
@@ -208,7 +215,7 @@ def map_texts(value: Any, function: Callable[[str], Any]) -> Any:
 
 
 def wanted_device(given: Any) -> str:
-    """Return the device requested by a call's arguments, or "" if the tool has no such argument."""
+    """Return the device requested in a call's arguments, or "" if there is no such argument."""
     device = getattr(given, "device", None)
     return device if isinstance(device, str) else ""
 
@@ -229,7 +236,7 @@ def _has_output(model: type[BaseModel], seen: set[type]) -> bool:
 
 
 def _marks(info: Any) -> Sequence[Any]:
-    """Return the annotations of a field, including those inside `X | None`."""
+    """Return a field's annotations, including those inside `X | None`."""
     found = list(info.metadata)
     stack = [info.annotation]
     while stack:
@@ -258,13 +265,14 @@ def tool(
 ) -> Callable[[F], F]:
     """Declare a function `(given: InputModel, context: ToolContext) -> ResultModel` as a tool.
 
-    `license` is the license of any weights. `cacheable=False` is for tools whose result depends on
-    more than their version, arguments and input files. `fingerprint(given)` is a string that must
-    change whenever the same arguments would give a different result, for example with different
-    weights. `memory_mb(given)` is the memory of a call in MiB, if that depends on the arguments.
-    `acts` is for tools that do more than write their own files, for example start a run. `title` is
-    shown by MCP clients; the default is the name in words. Raises `TypeError` if the function's
-    annotations are not an input model, a context and a result model.
+    `license` is the license of any weights. `cacheable=False` is for tools whose result
+    depends on more than their version, arguments and input files. `fingerprint(given)` is a
+    string that must change whenever the same arguments would give a different result, for
+    example with different weights. `memory_mb(given)` is a call's memory in MiB, if it
+    depends on the arguments. `acts` is for tools that do more than write their own files, for
+    example start a run. `title` is shown by MCP clients; by default it is the name with
+    spaces between words. Raises `TypeError` if the function's annotations are not an input
+    model, a context and a result model.
     """
 
     def attach(function: F) -> F:

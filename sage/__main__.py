@@ -15,10 +15,10 @@ from sage.core.errors import InputError, SageError
 from sage.core.log import logger
 
 OF_RUNS = {"run", "resume", "review", "campaign", "worker"}
-"""Commands that work on a run and can therefore be continued with `sage resume`."""
+"""Commands that work on a run, which `sage resume` can therefore continue."""
 INTERRUPTED = "interrupted; finished work is kept"
 PACKAGES = ("agents", "kg", "mcp_servers", "sandbox", "validation")
-"""Import names of SAGE other than `sage`; other distributions use some of these names too."""
+"""Import names of SAGE other than `sage`, some of which other distributions also use."""
 
 
 def main() -> None:
@@ -83,8 +83,8 @@ def refuse_foreign_packages(root: Path) -> None:
     Raises
     ------
     InputError
-        If Python finds another package under one of the names, or another distribution has
-        overwritten a package of SAGE's.
+        If Python finds another package under any of the names, or another distribution has
+        overwritten one of SAGE's packages.
     """
     sizes = _recorded_sizes()
     for name in PACKAGES:
@@ -115,7 +115,7 @@ def _recorded_sizes() -> dict[str, int]:
 
 
 def _owner(name: str) -> str:
-    """Return " (of NAME)" if a distribution other than SAGE owns the package, else ""."""
+    """Return " (of NAME)" if another distribution owns the package, or an empty string."""
     from importlib.metadata import packages_distributions
 
     owners = [item for item in packages_distributions().get(name, []) if "sage" not in item]
@@ -123,7 +123,7 @@ def _owner(name: str) -> str:
 
 
 def _way_on(error: Exception) -> str:
-    """Return the error's message, advising `sage resume` only if there is a run to resume."""
+    """Return the error message, advising `sage resume` only if there is a run to resume."""
     from sage.core.llm.failures import ModelError
 
     if OF_RUNS & set(sys.argv[1:]):
@@ -136,8 +136,9 @@ def _way_on(error: Exception) -> str:
 def _end(code: int) -> NoReturn:
     """Exit immediately with `code`.
 
-    If an interrupt has passed through code compiled from a string (such as a dataclass definition),
-    Python would otherwise exit by the signal again, regardless of the requested exit code.
+    If an interrupt has passed through code compiled from a string (such as a dataclass
+    definition), Python would otherwise exit by the signal again, regardless of the requested
+    exit code.
     """
     sys.stdout.flush()
     sys.stderr.flush()

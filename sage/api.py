@@ -1,7 +1,7 @@
-"""The Python API of SAGE: `from sage import Graph, Cohort, Slide, Claim, Run`.
+"""SAGE's Python API: `from sage import Graph, Cohort, Slide, Claim, Run`.
 
-Each class is a thin wrapper around the functions that the command line calls; none of them
-computes anything itself.
+Each class is a thin wrapper around the functions that the command line calls; none of
+them computes anything itself.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Slide:
         return self.run("tile_slide", **arguments)
 
     def nuclei(self, **arguments: Any) -> dict[str, Any]:
-        """Detect the nuclei and return the position, shape and stain of each."""
+        """Detect nuclei and return the position, shape and stain of each."""
         return self.run("nuclei", **arguments)
 
     def tls(self, **arguments: Any) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class Graph(_Graph):
     def paths(self, question: str, **options: object) -> PathSearch:
         """Find the best paths for a question.
 
-        `options` changes those of the settings (`kg.paths.find.PathOptions`).
+        `options` override the settings (`kg.paths.find.PathOptions`).
         """
         from kg.paths.find import find_paths
         from sage.run.wiring import make_embedder
@@ -154,18 +154,19 @@ class Claim:
 
     @classmethod
     def load(cls, path: str | Path) -> Claim:
-        """Read a hypothesis or an already frozen contract from a JSON file."""
+        """Read a hypothesis or a frozen contract from a JSON file."""
         from validation.contracts.contract import read_claim
 
         return cls(read_claim(Path(path)))
 
     def freeze(self, cohort: LoadedCohort, **rules: Any) -> FrozenContract:
-        """Draft and freeze the contract; `rules` are those of `validation.drafting.draft`.
+        """Draft and freeze the contract; `rules` are the arguments of `validation.drafting.draft`.
 
         Raises
         ------
         InputError
-            If the cohort cannot test the hypothesis, or the contract was frozen on different data.
+            If the cohort cannot test the hypothesis, or the contract was frozen on different
+            data.
         """
         from agents.core.statement import add_statement
         from validation.contracts.contract import FrozenContract
@@ -224,7 +225,7 @@ def test_claims(
 
     Parameters
     ----------
-    out : parent folder, in which each contract gets a folder of its own
+    out : parent folder, in which each contract gets its own folder
     """
     from validation.contracts.contract import FrozenContract
     from validation.run.runner import finalize, run
@@ -275,7 +276,7 @@ class Run:
 
         Parameters
         ----------
-        out : folder of the run; by default, a new one in `settings.runs_dir`
+        out : folder for the run; by default, a new folder in `settings.runs_dir`
         settings : by default, those from `sage.toml` and the environment
         options : fields of `sage.run.spec.RunSpec`, and `yes` to accept that graph, cohort and
             question name different diseases
@@ -295,7 +296,7 @@ class Run:
 
     @classmethod
     def open(cls, name: str) -> Run:
-        """Find a run by its id, the beginning of its id, its path, or "last"."""
+        """Find a run by its id, a prefix of its id, its path, or "last" for the latest."""
         from sage.run.begin import open_run
 
         return cls(open_run(name))
@@ -312,7 +313,7 @@ class Run:
 
     @property
     def status(self) -> str:
-        """The status, as printed by `sage show`."""
+        """Status of the run, as printed by `sage show`."""
         from sage.run.folder import describe_status
 
         return describe_status(self.folder)

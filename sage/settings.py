@@ -36,9 +36,10 @@ MISTYPED = re.compile(r"^[A-Za-z][\w+.-]*:(?!//)|^(?![A-Za-z][\w+.-]*://).*:[^/@
 class Models(Strict):
     """Model for each role (defaults: SAGE, Table 5).
 
-    Each has `name`; `price_in` and `price_out`, USD per million tokens, needed for a budget;
-    `temperature`; `max_tokens`, the longest reply; `reasoning_effort`, as the provider names it;
-    `fallback`, a model with the same fields that is used if this model is unavailable.
+    Each has `name`; `price_in` and `price_out`, in USD per million tokens, needed for a
+    budget; `temperature`; `max_tokens`, the maximum reply length; `reasoning_effort`, as
+    named by the provider; and `fallback`, a model with the same fields, used if this model is
+    unavailable.
     """
 
     nano: ModelChoice = ModelChoice(name="gpt-5-nano")
@@ -47,7 +48,7 @@ class Models(Strict):
 
 
 class Weights(Strict):
-    """Weights of the path scores; larger for novelty and surprise (SAGE, B.1.5)."""
+    """Weights of the path scores, which are larger for novelty and surprise (SAGE, B.1.5)."""
 
     logic: float = Field(default=0.2, ge=0)
     relevance: float = Field(default=0.2, ge=0)
@@ -63,13 +64,13 @@ class LedgerSettings(Strict):
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, value: Any) -> Any:
-        """Accept the path or URL itself as the value of `SAGE_LEDGER`."""
+        """Accept a bare path or URL as the value of `SAGE_LEDGER`."""
         return {"url": value} if isinstance(value, str) else value
 
     @field_validator("url")
     @classmethod
     def _no_mistyped_address(cls, value: SecretStr | None) -> SecretStr | None:
-        """Refuse a mistyped address as a path, because its password would appear in a file name."""
+        """Reject a mistyped address as a path, because its password would appear in a file name."""
         if value is not None and MISTYPED.search(value.get_secret_value()):
             raise ValueError("neither a path nor postgresql://USER:PASSWORD@HOST/DATABASE")
         return value
@@ -92,7 +93,7 @@ class LedgerSettings(Strict):
 
 
 class RunOptions(Strict):
-    """Defaults of every run, the table `[run]`; the options of `sage run` override them."""
+    """Defaults for every run, in the `[run]` table; options of `sage run` override them."""
 
     cohort: str = Field(default="demo", description="cohort folder or built-in name")
     cohort_root: Path | None = Field(
@@ -142,12 +143,12 @@ class RunOptions(Strict):
 
     @property
     def split(self) -> float | None:
-        """Share of the patients that is held back to confirm claims."""
+        """Share of patients held back to confirm claims."""
         return self.confirm if isinstance(self.confirm, float) else None
 
     @property
     def confirms(self) -> bool:
-        """Whether a second cohort must confirm the claims."""
+        """True if a second cohort must confirm the claims."""
         return isinstance(self.confirm, str)
 
     @property
@@ -157,21 +158,22 @@ class RunOptions(Strict):
 
 
 class Settings(BaseSettings):
-    """Settings of SAGE; `sage admin config` prints the current ones and their sources.
+    """SAGE settings; `sage admin config` prints the current values and their sources.
 
     Variables of other programs (`OPENAI_BASE_URL`, `HTTPS_PROXY`) count only with
-    `allow_foreign_env`, and only where no setting of SAGE's own names an endpoint or a key.
+    `allow_foreign_env`, and only if none of SAGE's own settings names an endpoint or a key.
 
-    For models, `base_url` is any OpenAI-compatible server, or with `api_version` an Azure resource
-    whose deployments are named like the models. `timeout_s` is the longest wait for the first token
-    of a reply, `stall_s` the longest silence within it. `retries` is the number of times that an
-    unserved request is repeated. `concurrency` limits simultaneous calls, and `requests_per_minute`
-    the calls started per minute. `structured` is how a schema is requested; if unsupported, the
-    next simpler way is used. `repairs` is how often a rejected reply is sent back to the model.
-    `vision` sends figures to models with vision.
+    For models, `base_url` is any OpenAI-compatible server or, with `api_version`, an Azure
+    resource whose deployments are named like the models. `timeout_s` is the maximum wait for
+    a reply's first token, `stall_s` the longest silence within the reply. `retries` is the
+    number of times that a failed request is repeated. `concurrency` limits simultaneous
+    calls, and `requests_per_minute` limits the calls started per minute. `structured` is the
+    way a schema is requested; if it is not supported, the next simpler way is used. `repairs`
+    is the maximum number of times that a rejected reply is sent back to the model. `vision`
+    sends figures to models with vision.
 
-    `drafts` is the number of candidates that the scientist drafts; the best are debated and tested.
-    With `tournament`, they are compared in pairs.
+    `drafts` is the number of candidates that the scientist drafts; the best are debated and
+    tested. With `tournament`, they are compared in pairs.
     """
 
     model_config = SettingsConfigDict(
@@ -223,7 +225,7 @@ class Settings(BaseSettings):
     user_tools: Path | None = None
 
     def path_options(self, **changes: object) -> PathOptions:
-        """Build the options of every path search: the run's, its tools' and the commands'."""
+        """Build the options shared by all path searches: those of runs, tools and commands."""
         from kg.paths.find import PathOptions
 
         given = {"k": self.paths, "max_hops": self.max_hops, **self.weights.model_dump()}
@@ -232,7 +234,7 @@ class Settings(BaseSettings):
     @field_validator("checkpoint_url")
     @classmethod
     def _is_postgres(cls, value: SecretStr | None) -> SecretStr | None:
-        """Refuse other addresses, which a driver would quote in its error with the password."""
+        """Reject other addresses; a driver's error would quote them with the password."""
         if value is None or not value.get_secret_value():
             return None
         if not value.get_secret_value().startswith(POSTGRES):
@@ -248,7 +250,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Rank command line over environment over file; ignore `.env` files and secrets folders."""
+        """Rank command line over environment over file; ignore `.env` files and secrets."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, config_file())
 
     @model_validator(mode="after")
@@ -259,18 +261,18 @@ class Settings(BaseSettings):
 
     @property
     def endpoint(self) -> Endpoint:
-        """The address of the model server and the settings of requests to it."""
+        """The model server's address and the settings for requests to it."""
         return Endpoint(**{name: getattr(self, name) for name in Endpoint.model_fields})
 
     @property
     def effective_reasoner(self) -> Literal["rules", "chat"]:
-        """`chat` if requested or if an endpoint is configured; a key alone chooses no model."""
+        """`chat` if requested or if an endpoint is configured; a key is not sufficient."""
         if self.reasoner == "auto":
             return "chat" if self.base_url else "rules"
         return self.reasoner
 
     def require_model(self) -> None:
-        """Raise `InputError` if the models' address would only be guessed."""
+        """Raise `InputError` if the address of the models would have to be guessed."""
         if not self.base_url and self.api_key is None:
             raise InputError(
                 "reasoner chat needs a model: set SAGE_BASE_URL to its address, SAGE_API_KEY to "
@@ -280,7 +282,7 @@ class Settings(BaseSettings):
 
     @property
     def destination(self) -> str:
-        """Where text goes: the address of the models and who chose it."""
+        """Description of where text is sent: the models' address and the setting that chose it."""
         if self.effective_reasoner == "rules":
             return "rules: text goes to no model"
         chosen = origin("base_url") if self.base_url else f"no base_url; {origin('reasoner')}"
@@ -292,11 +294,11 @@ USUAL = {
     "base_url": "OPENAI_BASE_URL",
     "api_key": "OPENAI_API_KEY",
 }
-"""Variables of other programs, used with `allow_foreign_env` if no setting names an endpoint."""
+"""Foreign variables, used with `allow_foreign_env` if no setting names an endpoint."""
 
 
 def origin(name: str) -> str:
-    """Name the place that set a setting: a variable, the file, or else the command line."""
+    """Name the source of a setting: a variable, the file, or else the command line."""
     file = config_file()
     if f"SAGE_{name.upper()}" in os.environ:
         return f"SAGE_{name.upper()}"
@@ -306,7 +308,7 @@ def origin(name: str) -> str:
 
 
 def config_file() -> Path:
-    """Return `$SAGE_CONFIG`, else `./sage.toml`, else the file in the user's configuration."""
+    """Return `$SAGE_CONFIG`, else `./sage.toml`, else the file in the user's config folder."""
     named = os.environ.get("SAGE_CONFIG")
     if named:
         if not Path(named).is_file():
@@ -323,7 +325,7 @@ def load(**overrides: Any) -> Settings:
     Raises
     ------
     InputError
-        If a value is invalid; the message names the field and where values come from.
+        If a value is invalid; the message names the field and the sources of values.
     """
     given = {name: value for name, value in overrides.items() if value is not None}
     try:

@@ -1,7 +1,7 @@
-"""Sandboxes for analysis code: Docker first.
+"""Sandboxes for analysis code, preferably Docker.
 
-`choose` picks a sandbox, `availability` reports which ones work on this machine, `sweep` removes
-leftovers of dead runs, and `policy.check` inspects code before it runs.
+`choose` picks a sandbox, `availability` reports which ones work on this machine, `sweep`
+removes leftovers of dead runs, and `policy.check` inspects code before it runs.
 """
 
 from __future__ import annotations

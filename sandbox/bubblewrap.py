@@ -1,8 +1,8 @@
-"""Run analysis code under bubblewrap: namespaces, read-only root, system call filter, and limits.
+"""Run analysis code under bubblewrap: namespaces, read-only root, system call filter, limits.
 
-The output is a size-limited file system in memory, kept open from outside through a file
-descriptor, so that it can be read after the last process of the sandbox has ended. When SAGE runs
-as root, the sandbox gets a user ID of its own and never runs as root.
+The output is a size-limited in-memory file system, kept open from outside through a file
+descriptor, so that it can be read after the last process in the sandbox has ended. When
+SAGE runs as root, the sandbox gets its own user ID and never runs as root.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Bubblewrap:
         return Availability(name=self.name, ok=ok, detail=detail, remedy="" if ok else REMEDY)
 
     def prepare(self) -> None:
-        """Start loading what analyses import; see `sandbox.warm`."""
+        """Start preloading the modules that analyses import; see `sandbox.warm`."""
         if self.available().ok:
             self.warm = _warm(self.packages)
 
@@ -142,7 +142,7 @@ def _fresh_uid() -> int:
 
 
 def _libraries(packages: Sequence[str]) -> list[Mount]:
-    """List the folders of packages, libraries and the interpreter, by where a sandbox sees them."""
+    """List the folders of packages, libraries and the interpreter by their path in a sandbox."""
     folders = runtime.package_folders(packages)
     found = [Mount(folder, f"/opt/sage/lib/{name}") for name, folder in folders.items()]
     found += [Mount(site, f"/opt/sage/site{i}") for i, site in enumerate(runtime.site_folders())]
@@ -159,7 +159,7 @@ def _environment(stage: Stage) -> Mount:
 
 
 def _host(mounts: Sequence[Mount]) -> list[str]:
-    """Options of bwrap for the variables and for all of the host that is seen, read-only."""
+    """Build the bwrap options for environment variables and the visible, read-only host files."""
     out = ["--clearenv"]
     env = {**runtime.ENVIRONMENT, "PATH": "/opt/sage/env/bin:/usr/bin:/bin"}
     for key, value in env.items():
@@ -186,7 +186,7 @@ def _launch(
     group: cgroup.Group | None = None,
     streams: int | None = subprocess.PIPE,
 ) -> subprocess.Popen[bytes]:
-    """Start `command` where the staged mounts are in place, in the control group."""
+    """Start `command` with the staged mounts in place, in the control group."""
     if os.getuid() == 0:
         staged: list[str] = []
         for mount in mounts:
@@ -208,7 +208,7 @@ def _launch(
 
 
 def _start_warm(packages: Sequence[str], stage: Stage, control: int) -> subprocess.Popen[bytes]:
-    """Start the loaded process, which keeps the rights to enter the sandboxes of jobs."""
+    """Start the preloaded process, which keeps the privileges to enter jobs' sandboxes."""
     as_root = os.getuid() == 0
     code = stage.write_code({PROGRAM.name: PROGRAM.read_text(encoding="utf-8")})
     wanted = [Mount(code, "/work"), _environment(stage), *_libraries(packages)]
@@ -295,7 +295,7 @@ class _Run:
         return process, info_read, held
 
     def _mounts(self, uid: int | None) -> list[Mount]:
-        """List everything of the host that the sandbox can see, all of it read-only."""
+        """List all host files visible in the sandbox, all of them read-only."""
         etc = self.stage.empty("etc")
         (etc / "passwd").write_text("sage:x:1000:1000:sage:/tmp:/bin/sh\n", encoding="ascii")
         (etc / "group").write_text("sage:x:1000:\n", encoding="ascii")
@@ -352,7 +352,7 @@ class _Run:
         return bounds
 
     def _fork(self, warm: Warm, pid: int, pumps: list[threading.Thread], log: Log) -> Forked:
-        """Have the loaded process fork the job into the sandbox whose process is `pid`."""
+        """Have the preloaded process fork the job into the sandbox whose process is `pid`."""
         ends = []
         for stream in ("stdout", "stderr"):
             reading, writing = os.pipe()

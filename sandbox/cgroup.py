@@ -17,7 +17,7 @@ PREFIX = "sage-sandbox-"
 
 @dataclass
 class Counters:
-    """Counters of a control group; None for those that the kernel does not provide."""
+    """Control group counters; None for those that the kernel does not provide."""
 
     cpu_seconds: float | None = None
     peak_memory_mb: float | None = None
@@ -27,7 +27,7 @@ class Counters:
 
 @dataclass
 class Group:
-    """A control group: one folder in version 2, one folder per controller in version 1."""
+    """A control group: a single folder in version 2, a folder per controller in version 1."""
 
     folders: list[Path] = field(default_factory=list)
 
@@ -41,7 +41,7 @@ class Group:
         return read_counters(self.folders)
 
     def kill(self) -> None:
-        """Kill every process in the group, even if they keep forking (bounded number of tries)."""
+        """Kill every process in the group, even if they keep forking (limited number of tries)."""
         import signal
 
         for folder in self.folders:
@@ -163,7 +163,7 @@ def folders_of(pid: int) -> list[Path]:
 
 
 def read_counters(folders: list[Path]) -> Counters:
-    """Read the counters of a group from those of its files that exist."""
+    """Read a group's counters from whichever of its files exist."""
     found = Counters()
     for folder in folders:
         for name in ("memory.peak", "memory.max_usage_in_bytes"):
@@ -190,7 +190,7 @@ def _field(path: Path, key: str) -> int:
 
 
 def read_counter(path: Path) -> str:
-    """Return the text of a counter, or an empty string if it cannot be read."""
+    """Return the text of a counter, or an empty string if it is not readable."""
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -198,7 +198,7 @@ def read_counter(path: Path) -> str:
 
 
 def sweep_groups() -> list[str]:
-    """Remove empty groups that a dead run left behind and return their names."""
+    """Remove empty groups left by dead runs and return their names."""
     removed = []
     for folder in sorted({*ROOT.glob(f"**/{PREFIX}*")}):
         number = folder.name.removeprefix(PREFIX).split("-")[0]

@@ -1,4 +1,4 @@
-"""Choose the sandbox: Docker first, then bubblewrap; a plain subprocess only for compiled code."""
+"""Choice of the sandbox: Docker, then bubblewrap; a subprocess only for compiled code."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ def choose(
 
     Parameters
     ----------
-    name : "auto" chooses Docker, else bubblewrap, else (compiled code only) a limited subprocess
-    compiled_by_sage : True when SAGE compiled the code from a contract
-    image : Docker image; if None, the image that `sage admin sandbox build` makes
+    name : "auto" chooses Docker, else bubblewrap, else (compiled code only) a limited
+        subprocess
+    compiled_by_sage : True if SAGE compiled the code from a contract
+    image : Docker image; if None, the image built by `sage admin sandbox build`
     runtime : Docker runtime such as "runsc"; if None, the engine's default
     packages : SAGE's own top-level packages that the code may import
 
     Raises
     ------
     InputError
-        If the requested sandbox does not work here, or none of those that may run this code does.
+        If the requested sandbox does not work here, or if no sandbox allowed for this code
+        works.
     """
     if name == "subprocess" and not compiled_by_sage:
         raise InputError("a subprocess is not a sandbox for code written by a model; " + INSTALL)
@@ -62,7 +64,7 @@ def availability(*, image: str | None = None, runtime: str | None = None) -> lis
 
 
 def sweep() -> list[str]:
-    """Remove and list what dead runs left behind: containers, folders and control groups."""
+    """Remove and list the leftovers of dead runs: containers, folders and control groups."""
     from sandbox.cgroup import sweep_groups
     from sandbox.docker_engine import sweep_containers
     from sandbox.stage import sweep_stages

@@ -1,8 +1,9 @@
 """Run analysis code in a Docker container, one per run, which is always removed.
 
-The container's first process only sleeps, for as long as the run may last; the code is started as a
-second process. The output (a size-limited file system in memory) can therefore still be read after
-the code has ended, and a container whose owner was killed ends and is removed by the engine itself.
+The container's first process only sleeps, for the maximum duration of the run; the code
+is started as a second process. The output (a size-limited in-memory file system) can
+therefore still be read after the code has ended, and a container whose owner was killed
+ends and is removed by the engine itself.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ START = "start the Docker engine (`systemctl start docker`) or install it"
 
 
 class DockerSandbox:
-    """Sandbox that runs jobs in containers of `image` under the OCI runtime `runtime`."""
+    """Sandbox that runs jobs in containers from `image` under the OCI runtime `runtime`."""
 
     name = "docker"
 
@@ -55,7 +56,7 @@ class DockerSandbox:
         self.packages = tuple(packages)
 
     def available(self) -> Availability:
-        """Check whether the engine answers and has the image and the runtime."""
+        """Check whether the engine responds and has the image and the runtime."""
         from docker.errors import DockerException, ImageNotFound
 
         try:
@@ -80,7 +81,7 @@ class DockerSandbox:
         return Availability(name=self.name, ok=False, detail=detail, remedy=remedy)
 
     def prepare(self) -> None:
-        """Do nothing: each program starts anew."""
+        """Do nothing, since each program starts in a new process."""
 
     def run(self, job: Job) -> SandboxResult:
         """Run `job`; see `sandbox.types.Sandbox`."""
@@ -188,14 +189,14 @@ class DockerSandbox:
 
 
 def _seccomp(client: DockerClient) -> list[str]:
-    """Return our system call filter for the engine's machine, or else the engine's own."""
+    """Return SAGE's system call filter for the engine's machine, or else the engine's default."""
     profile = seccomp.profile(str(client.info().get("Architecture", "")))
     return [] if profile is None else [f"seccomp={profile}"]
 
 
 @contextlib.contextmanager
 def engine(timeout: float = 60) -> Iterator[DockerClient]:
-    """Open a client for the engine that Docker's own settings select."""
+    """Open a client for the engine selected by Docker's own settings."""
     import docker
 
     client = docker.from_env(timeout=int(timeout))
@@ -206,7 +207,7 @@ def engine(timeout: float = 60) -> Iterator[DockerClient]:
 
 
 class _Run:
-    """The code that runs in one container, next to its sleeping process."""
+    """The code running in a single container, next to its sleeping process."""
 
     def __init__(
         self,
@@ -284,7 +285,7 @@ class _Run:
             self._ended.set()
 
     def _state(self, execution: str) -> dict[str, Any]:
-        """Return the state of the code; empty if the container is gone."""
+        """Return the state of the code's execution; empty if the container is gone."""
         from docker.errors import NotFound
 
         try:
@@ -308,7 +309,7 @@ class _Run:
         return counted
 
     def _places(self) -> list[str]:
-        """Return the writable folders as seen from here, if the engine is local and readable."""
+        """Return the writable folders' host paths if the engine is local and they are readable."""
         pid = int(self._container.attrs["State"].get("Pid") or 0)
         places = ("/output", "/tmp", "/dev/shm")  # noqa: S108
         return [f"/proc/{pid}/root{place}" for place in places] if pid else []
@@ -327,7 +328,7 @@ class _Run:
 
 
 def remove(container: Container) -> None:
-    """Remove a container and its volumes; the engine may already be doing so."""
+    """Remove a container and its volumes, which the engine may already be doing."""
     from docker.errors import APIError, NotFound
 
     try:
@@ -340,7 +341,7 @@ def remove(container: Container) -> None:
 
 
 def sweep_containers() -> list[str]:
-    """Remove and list the containers and volumes of dead runs; works without an engine."""
+    """Remove and list the containers and volumes of dead runs; a missing engine is no error."""
     from docker.errors import APIError, DockerException
 
     removed = []

@@ -1,7 +1,7 @@
 """A limited subprocess on the host, only for code that SAGE itself compiled from a contract.
 
-It limits time, memory, files and the contents of the environment. It does not protect against
-malicious code, so code that a model wrote is refused here.
+It limits time, memory, files and the contents of the environment. It does not protect
+against malicious code, so model-written code is rejected here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sandbox.watch import Watch
 
 
 class LimitedSubprocess:
-    """Sandbox that runs compiled jobs as a child of this process, under resource limits."""
+    """Sandbox that runs compiled jobs as a child process under resource limits."""
 
     name = "subprocess"
 
@@ -31,11 +31,11 @@ class LimitedSubprocess:
         self.packages = tuple(packages)
 
     def available(self) -> Availability:
-        """Return True on every machine; the sandbox only accepts code that SAGE compiled."""
+        """Return True on every machine; the sandbox accepts only code that SAGE compiled."""
         return Availability(name=self.name, ok=True, detail="only for code that SAGE compiled")
 
     def prepare(self) -> None:
-        """Do nothing: each program starts anew."""
+        """Do nothing, since each program starts in a new process."""
 
     def run(self, job: Job) -> SandboxResult:
         """Run `job` if SAGE compiled it; see `sandbox.types.Sandbox`.
@@ -125,7 +125,7 @@ class LimitedSubprocess:
 
 
 def _here(part: str, inputs: Path, out: Path) -> str:
-    """Replace the sandbox's folders by the real paths in one word of a command."""
+    """Replace the sandbox's folders with the real paths in a command argument."""
     for inside, outside in (("/inputs", inputs), ("/output", out)):
         if part == inside or part.startswith(f"{inside}/"):
             return str(outside) + part[len(inside) :]

@@ -1,4 +1,4 @@
-"""Tails of a run's output streams, bounded while it prints."""
+"""Tails of a run's output streams, limited in size while the run prints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNSEEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
 class Log:
     """Both streams of a run: keeps their tails, counts all bytes, and calls `full` past a limit.
 
-    Only the tails are kept, so endless output does not use memory here.
+    Only the tails are kept, so endless output does not exhaust the host's memory.
     """
 
     def __init__(self, limit_kb: int, full: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Mounting of host files in a sandbox, also when it runs as another user."""
+"""Mounting of host files in a sandbox, even if it runs as another user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 COPY_MB = 128
-"""Inputs up to this size are copied into the run's own folder."""
+"""Size in MiB up to which inputs are copied into the run's own folder."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ def plan(mounts: list[Mount], stage: Path | None) -> list[Mount]:
 
 
 def stage_input(source: Path, target: Path, uid: int | None) -> Path:
-    """Copy `source` to `target`, so that the sandbox never learns the location of the original.
+    """Copy `source` to `target`, so that the sandbox never learns the original's location.
 
-    The mount table inside a sandbox reveals the location of every mounted folder. Inputs larger
-    than `COPY_MB` are mounted in place, unless user `uid` may not read it there.
+    The mount table inside a sandbox reveals the location of every mounted folder. Inputs
+    larger than `COPY_MB` are mounted in place, unless user `uid` may not read them there.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def stage_input(source: Path, target: Path, uid: int | None) -> Path:
 
 
 def megabytes(source: Path) -> float:
-    """Return the size of a file or of all files in a folder, in MiB."""
+    """Return the size of a file, or of all files in a folder, in MiB."""
     if source.is_file():
         return source.stat().st_size / 2**20
     walked = os.walk(source, followlinks=False)

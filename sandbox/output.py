@@ -1,8 +1,8 @@
 """Extraction of results from a sandbox: only regular files with plain names, within limits.
 
-Both routes (an open folder, a tar stream) treat their input as hostile: symbolic and hard links,
-devices, pipes, sockets, odd names and oversized content are left behind and listed. Archives among
-the files are copied as files and never unpacked.
+Both routes (an open folder, a tar stream) treat their input as hostile: symbolic and hard
+links, devices, pipes, sockets, odd names and oversized content are skipped and listed.
+Archives among the files are copied as files and never unpacked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BLOCK = 1024 * 1024
 
 @dataclass
 class Collected:
-    """Collected files, files left behind with the reason for each, and the state of the limit."""
+    """Collected files, skipped files with the reason for each, and the state of the limit."""
 
     artifacts: list[Artifact] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Collected:
     over: bool = False
 
     def drop(self, name: str, why: str) -> None:
-        """Record that a file is left behind; the list is bounded."""
+        """Record that a file was skipped; the list is limited in length."""
         if len(self.dropped) < MAX_DROPPED:
             shown = name.encode("utf-8", "backslashreplace").decode()
             shown = "".join(c if c.isprintable() else "?" for c in shown)
@@ -51,7 +51,7 @@ class Collected:
 
 
 class Landing:
-    """A new folder next to the output folder that replaces it once everything has arrived."""
+    """A new folder next to the output folder, which it replaces once everything has arrived."""
 
     def __init__(self, output: Path, limit_mb: int) -> None:
         self.output = output
@@ -103,7 +103,7 @@ class Landing:
 
 
 def require_empty(output: Path) -> None:
-    """Refuse an output folder that is not empty, since a run never overwrites files."""
+    """Reject an output folder that is not empty, since a run never overwrites files."""
     if output.is_symlink() or (output.exists() and not output.is_dir()):
         raise InputError(f"{output} is not a folder; choose a new folder for the output")
     if output.is_dir() and any(output.iterdir()):
@@ -111,10 +111,10 @@ def require_empty(output: Path) -> None:
 
 
 def from_folder(descriptor: int, output: Path, limit_mb: int) -> Collected:
-    """Copy from the folder open at `descriptor`; no process may still be writing to it.
+    """Copy files from the folder open at `descriptor`, to which no process may still be writing.
 
-    Everything is opened relative to its parent's descriptor and without following links, so no
-    name in the folder can lead anywhere else.
+    Everything is opened relative to its parent's descriptor and without following links, so
+    no name in the folder can lead anywhere else.
     """
     with Landing(output, limit_mb) as landing:
         _walk(descriptor, (), landing)
@@ -212,13 +212,13 @@ def from_tar(chunks: Iterable[bytes], output: Path, limit_mb: int, root: str) ->
     Parameters
     ----------
     chunks : the tar file, piece by piece
-    output : folder for the files; anything but a plain file is left out with a reason
+    output : folder for the files; anything but a plain file is skipped with a reason
     limit_mb : total size of all files in megabytes
     root : the folder's name in the tar file
 
     Returns
     -------
-    ------- The files that were copied and those that were dropped.
+    The files that were copied and those that were skipped.
     """
     with Landing(output, limit_mb) as landing:
         source = _Bounded(chunks, landing.limit + 64 * _BLOCK)
@@ -250,9 +250,9 @@ def _member(archive: tarfile.TarFile, member: tarfile.TarInfo, root: str, landin
 
 
 class _Bounded:
-    """File-like view of chunks that stops after `limit` bytes or after repeated reads past the end.
+    """File-like view of chunks that stops after `limit` bytes or repeated reads past the end.
 
-    A tar header may promise a terabyte; skipping it would read that much.
+    A tar header may declare a terabyte; skipping it would read that much.
     """
 
     def __init__(self, chunks: Iterable[bytes], limit: int) -> None:

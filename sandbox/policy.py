@@ -26,7 +26,7 @@ ALLOWED_IMPORTS = frozenset((_IMPORTS + _THIRD_PARTY).split())
 
 _CALLS = "__import__ breakpoint compile delattr eval exec globals input locals setattr vars"
 FORBIDDEN_CALLS = frozenset(_CALLS.split())
-"""Built-ins that only serve to hide what the code does or to wait for user input."""
+"""Built-ins whose only use is to hide what the code does or to wait for user input."""
 UNAVAILABLE = {
     "socket": "there is no network", "ssl": "there is no network",
     "http.client": "there is no network",
@@ -39,13 +39,13 @@ UNAVAILABLE = {
     "pdb": "there is no terminal", "venv": "nothing can be installed",
     "ensurepip": "nothing can be installed",
 }  # fmt: skip
-"""Modules that cannot work in the sandbox, with the reason."""
+"""Modules that cannot work in the sandbox, each with the reason."""
 _BESIDE = """
     autograd contourpy cycler dateutil fontTools formulaic joblib kiwisolver mpl_toolkits narwhals
     packaging patsy PIL pytz six threadpoolctl typing_extensions wrapt
 """
 BESIDE = frozenset(_BESIDE.split())
-"""Modules that come with the allowed ones."""
+"""Modules that are installed along with the allowed ones."""
 
 FORBIDDEN_ATTRIBUTES = {
     "ctypes": "reaches native memory",
@@ -80,7 +80,7 @@ MAX_CHARACTERS = 200_000
 
 
 class Violation(Strict):
-    """A construct that the policy forbids. `line` counts from 1."""
+    """A construct forbidden by the policy. `line` counts from 1."""
 
     line: int
     message: str
@@ -89,16 +89,16 @@ class Violation(Strict):
 def check(
     code: str, allowed: Collection[str] | None = None, *, sandboxed: bool = True
 ) -> list[Violation]:
-    """List everything that the policy refuses in `code`, by line; an empty list means it may run.
+    """List all policy violations in `code` by line; an empty list means that it may run.
 
     Parameters
     ----------
     code : Python source
-    allowed : top-level modules that may be imported, beside the standard library; those of
-        `ALLOWED_IMPORTS` if None
-    sandboxed : the sandbox bounds the code, so that only what cannot work there is refused; else
-        the code becomes part of an installation, and only `allowed` modules and plain constructs
-        pass
+    allowed : top-level modules that may be imported in addition to the standard library;
+        those in `ALLOWED_IMPORTS` if None
+    sandboxed : True if a sandbox confines the code, so that only constructs that cannot work
+        there are rejected; if False, the code becomes part of an installation, and only
+        `allowed` modules and plain constructs pass
     """
     if len(code) > MAX_CHARACTERS:
         return [Violation(line=1, message=f"the code is longer than {MAX_CHARACTERS} characters")]
@@ -157,7 +157,7 @@ def _futile(node: ast.AST, modules: frozenset[str], own: set[str]) -> Iterator[s
 
 
 def _refusals(node: ast.AST, modules: frozenset[str]) -> Iterator[str]:
-    """Yield the reasons for refusing a single syntax node."""
+    """Yield the reasons for rejecting a single syntax node."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             yield from _module(alias.name, modules)

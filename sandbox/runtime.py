@@ -1,8 +1,9 @@
 """The Python inside a sandbox: the host's interpreter and installed packages, read-only.
 
-A small environment is written for each run: its interpreter is the host's, and its site-packages
-folder has a `.pth` file that names the host's packages and SAGE's own (`validation`). Neither
-PYTHONPATH nor a writable location is needed, and isolated mode (`-I`) works.
+A small environment is written for each run: its interpreter is the host's, and its
+site-packages folder has a `.pth` file that names the host's packages and SAGE's own
+(`validation`). Neither PYTHONPATH nor a writable location is needed, and isolated mode
+(`-I`) works.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sage.core.errors import InputError
 from sage.core.hashes import hash_files
 
 OFFERED = ("validation", "sage.core")
-"""SAGE's own packages that analysis code can import: the analysis and its dependencies."""
+"""SAGE packages that analysis code can import: the analysis and its dependencies."""
 OURS = ("sage", "agents", "kg", "mcp_servers", "sandbox", "validation")
 ENVIRONMENT = {
     "HOME": "/tmp",  # noqa: S108 - a path inside the sandbox, size-limited
@@ -39,12 +40,15 @@ ENVIRONMENT = {
     "TZ": "UTC",
     "USER": "sage",
 }
-"""The complete environment of the code. Libraries use one thread each, which fixes the order of
-sums, so that the same code on the same data gives the same bytes."""
+"""Complete environment variables for the code.
+
+Libraries use one thread each, which fixes the order of sums, so that the same code on the
+same data gives identical bytes.
+"""
 
 
 def package_folders(names: Iterable[str]) -> dict[str, Path]:
-    """Return the paths of the packages `names` in site-packages, without importing any of them.
+    """Return the paths of the packages `names` in site-packages without importing them.
 
     Raises
     ------
@@ -64,7 +68,7 @@ def package_folders(names: Iterable[str]) -> dict[str, Path]:
 
 
 def fingerprint(folder: Path) -> str:
-    """Hash a package's files by relative name and content (SHA-256), without compiled files."""
+    """Hash a package's files by relative name and content (SHA-256), excluding compiled files."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return hash_files((path for path in files if "__pycache__" not in path.parts), folder)
 
@@ -76,12 +80,12 @@ def interpreter() -> Path:
 
 
 def base_prefix() -> Path:
-    """Return the folder of the interpreter and its standard library."""
+    """Return the folder with the interpreter and its standard library."""
     return Path(sys.base_prefix).resolve()
 
 
 def site_folders() -> list[Path]:
-    """Return the host's site-packages."""
+    """Return the host's site-packages folders."""
     paths = sysconfig.get_paths()
     unique = dict.fromkeys(Path(paths[key]).resolve() for key in ("purelib", "platlib"))
     return [path for path in unique if path.is_dir()]
@@ -93,7 +97,7 @@ def installed_here(site: Path) -> list[str]:
 
 
 def write_environment(folder: Path, search: Iterable[str]) -> None:
-    """Write a Python environment to `folder` that finds packages in the paths of `search`."""
+    """Write a Python environment to `folder` that finds packages in the `search` paths."""
     python = interpreter()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     site = folder / "lib" / version / "site-packages"

@@ -1,9 +1,10 @@
 """The system calls that analysis code may make: a single list, as a filter for both sandboxes.
 
-`syscalls.tsv` names what Python and its numeric libraries need; everything else is refused with
-EPERM. Some calls are allowed only with certain arguments (`_RULES`). Calls that are newer than the
-list, and `clone3`, whose flags cannot be inspected, return ENOSYS, so that the C library falls back
-to an older kernel. Bubblewrap expects the filter as classic BPF, Docker as a profile in JSON.
+`syscalls.tsv` names the calls that Python and its numeric libraries need; all others fail
+with EPERM. Some calls are allowed only with certain arguments (`_RULES`). Calls that are
+newer than the list, and `clone3`, whose flags cannot be inspected, return ENOSYS, so that
+the C library falls back to an older call. Bubblewrap expects the filter as classic BPF,
+Docker as a profile in JSON.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ _RULES: dict[str, tuple[tuple[Test, ...], ...]] = {
     "socketpair": (((0, _WHOLE, _AF_UNIX),),),
     "ioctl": tuple(((1, _WHOLE, request),) for request in (*_TERMINAL, *_FILES)),
 }
-"""Calls with conditions: at least one alternative has to pass, with all of its tests."""
+"""Calls with conditions: all tests of at least one alternative must pass."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A processor: its audit number in the kernel, its Docker name, its call numbers by name."""
+    """A processor architecture: its kernel audit number, Docker name and call numbers by name."""
 
     audit: int
     docker: str
@@ -56,7 +57,7 @@ class Machine:
 
 @functools.cache
 def machine(name: str) -> Machine | None:
-    """Load the system call table of the machine `name` (`platform.machine()`), or return None."""
+    """Load the system call table for machine `name` (`platform.machine()`), or return None."""
     known = {
         "x86_64": (0xC000003E, "SCMP_ARCH_X86_64"),
         "aarch64": (0xC00000B7, "SCMP_ARCH_AARCH64"),
@@ -136,7 +137,7 @@ def program(name: str | None = None) -> bytes | None:
 
 
 def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Group consecutive numbers into runs, as (first, last)."""
+    """Group consecutive numbers into ranges, as (first, last)."""
     found: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""The temporary folder of a run on the host, and the cleanup of runs whose owner died."""
+"""A run's temporary folder on the host, and the cleanup of runs whose owner died."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INPUT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 
 
 def check_job(job: Job) -> None:
-    """Refuse file names, input names and inputs that could not be mounted as intended.
+    """Reject file names, input names and inputs that could not be mounted as intended.
 
     Raises
     ------
@@ -43,10 +43,10 @@ def check_job(job: Job) -> None:
 
 
 class Stage:
-    """A folder for one run with its code, environment and mount points; removed at the end.
+    """A run's folder with its code, environment and mount points; removed when the run ends.
 
-    The folder records its owner (process and start time), so that `sweep` can tell a dead run from
-    a live one even if the process ID was reused.
+    The folder records its owner (process and start time), so that `sweep` can distinguish a
+    dead run from a live one even if the process ID was reused.
     """
 
     def __init__(self, parent: Path | None = None) -> None:
@@ -92,7 +92,7 @@ def boot() -> str:
 
 
 def alive(who: dict[str, str]) -> bool:
-    """Check whether the owner's process is running; owners from another boot are dead."""
+    """Check whether the owner's process is running; owners from another boot count as dead."""
     if who.get("boot", "") != boot():
         return False
     number = who.get("pid", "")

@@ -12,7 +12,7 @@ from sage.core.models import Strict
 
 
 class Limits(Strict):
-    """Bounds of one run. Wall time in seconds, memory and output in MiB, logs in KiB."""
+    """Resource limits for a run. Wall time in seconds, memory and output in MiB, logs in KiB."""
 
     seconds: float = 600
     memory_mb: int = 4096
@@ -25,9 +25,9 @@ class Limits(Strict):
 class Job(Strict):
     """Code to run. `files` are written into the work folder; `inputs` are mounted read-only.
 
-    `compiled_by_sage` is True only for code that SAGE itself compiled from a contract; a limited
-    subprocess accepts nothing else. Without `offers_sage` the code cannot import SAGE's packages,
-    so that a second implementation cannot call the first.
+    `compiled_by_sage` is True only for code that SAGE itself compiled from a contract; a
+    limited subprocess accepts nothing else. Without `offers_sage` the code cannot import
+    SAGE's packages, so that a second implementation cannot call the first.
     """
 
     files: dict[str, str]
@@ -55,7 +55,7 @@ class Reason(StrEnum):
 
 
 class Artifact(Strict):
-    """A regular file that the run left in its output folder."""
+    """A regular file left by the run in its output folder."""
 
     path: str
     bytes: int
@@ -71,7 +71,7 @@ class Usage(Strict):
 
 
 class SandboxResult(Strict):
-    """End of a run, regardless of what the code tried."""
+    """Outcome of a run, regardless of what the code attempted."""
 
     sandbox: str
     exit_code: int | None
@@ -85,12 +85,12 @@ class SandboxResult(Strict):
 
     @property
     def ok(self) -> bool:
-        """True when the code ran to its end and returned 0."""
+        """True if the code ran to completion and returned 0."""
         return self.reason is Reason.OK
 
 
 class Availability(Strict):
-    """Availability of a sandbox here, and the remedy if it is unavailable."""
+    """Availability of a sandbox on this machine, with a remedy if it is unavailable."""
 
     name: str
     ok: bool
@@ -99,7 +99,7 @@ class Availability(Strict):
 
 
 class Sandbox(Protocol):
-    """A place where code can run under limits."""
+    """A sandbox in which code can run under limits."""
 
     name: str
 
@@ -108,9 +108,9 @@ class Sandbox(Protocol):
         ...
 
     def prepare(self) -> None:
-        """Start what makes later runs start faster, without waiting for it."""
+        """Start preparations that speed up later runs, without waiting for them."""
         ...
 
     def run(self, job: Job) -> SandboxResult:
-        """Run `job` and return how it ended; never raises because of what the code did."""
+        """Run `job` and return its outcome; never raise because of the code's behavior."""
         ...

@@ -1,7 +1,7 @@
 """Determine why a run ended, using only measurements taken outside the sandbox.
 
-The program's output plays no part, since a program can print anything, and its exit code counts
-only if nothing was measured.
+The program's output is ignored, since a program can print anything, and its exit code
+counts only if no limit was exceeded.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A process that has loaded what analyses import, from which jobs under bubblewrap are forked.
+"""A process with preloaded analysis libraries, from which bubblewrap jobs are forked.
 
-Most of a short analysis is the time in which its libraries are imported. The process sees what a
-sandbox sees of the host (interpreter, libraries, folders of jobs), runs nothing but those imports,
-and lives as long as this process. Sandboxes of jobs are set up from its view of the host, so that a
-fork of it finds every file where it was when it was loaded.
+Importing libraries takes most of the time of a short analysis. The process sees the same
+part of the host as a sandbox (interpreter, libraries, job folders), runs nothing but
+those imports, and lives as long as this process. Job sandboxes are set up from its view
+of the host, so that a forked job finds every file where it was at load time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ START_SECONDS = 60.0
 
 
 class Warm:
-    """The loaded process; `start` gets the descriptor for it and its stage, and starts it."""
+    """The preloaded process; `start` receives its descriptor and its stage, and starts it."""
 
     def __init__(self, start: Callable[[Stage, int], subprocess.Popen[bytes]]) -> None:
         self.stage = Stage()
@@ -46,7 +46,7 @@ class Warm:
         atexit.register(self._remove)
 
     def ready(self) -> bool:
-        """Wait until the libraries are loaded; False without a process that forks."""
+        """Wait until the libraries are loaded; return False if there is no process to fork from."""
         with self._lock:
             if self._ready is None:
                 self._ready = self._open()
@@ -65,7 +65,7 @@ class Warm:
         return True
 
     def enter(self) -> list[str]:
-        """Return the words before a command that has this view of the host."""
+        """Return the command prefix for running a command with this view of the host."""
         # Not by descriptors of its own, which a program would find open in its sandbox.
         mine = f"/proc/{os.getpid()}/fd"
         words = ["nsenter", f"--mount={mine}/{self._spaces[0]}"]
@@ -86,7 +86,7 @@ class Warm:
         Raises
         ------
         FaultError
-            If the loaded process does not answer; the job has not started then.
+            If the preloaded process does not respond, in which case the job has not started.
         """
         channel, inside = socket.socketpair()
         channel.settimeout(START_SECONDS)
@@ -127,7 +127,7 @@ class Warm:
 
 @dataclass
 class Forked:
-    """A job that was forked; `pid` is the process outside of the sandbox that waits for it."""
+    """A forked job; `pid` is the process outside the sandbox that waits for it."""
 
     pid: int
     channel: socket.socket
@@ -135,7 +135,7 @@ class Forked:
     cpu_seconds: float | None = None
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end; False if it has not ended within `seconds`."""
+        """Wait for the end; return False if it has not ended within `seconds`."""
         self.channel.settimeout(seconds)
         try:
             text = self.channel.recv(4096)

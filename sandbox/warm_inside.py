@@ -1,9 +1,9 @@
-"""Program of the process that loads what analyses import and becomes each of them by a fork.
+"""Program of the preloading process, which forks itself to become each analysis.
 
-It stands alone: `sandbox.warm` starts it where it sees the libraries of a sandbox and nothing of
-SAGE. For each job it forks, enters the namespaces of a sandbox that bubblewrap has set up, and
-gives up there what bubblewrap would have given up: user, groups, capabilities, new privileges and
-all system calls but the filter's.
+It is self-contained: `sandbox.warm` starts it where it sees the libraries available in a
+sandbox and nothing of SAGE. For each job it forks, enters the namespaces of a sandbox set
+up by bubblewrap, and drops the same privileges that bubblewrap would have dropped: user,
+groups, capabilities, new privileges and all system calls except those the filter allows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Filter(ctypes.Structure):
 
 
 def main(descriptor: int) -> None:
-    """Load the libraries, then fork for each channel that arrives, until the other side closes."""
+    """Load the libraries, then fork for each channel that arrives, until the peer closes."""
     control = socket.socket(fileno=descriptor)
     for name in LOADED:
         with contextlib.suppress(ImportError):
@@ -71,7 +71,7 @@ def main(descriptor: int) -> None:
 
 
 def _serve(channel: socket.socket) -> None:
-    """Start one job and report its exit status and usage; the channel's end means a failure."""
+    """Start a job and report its exit status and usage; a closed channel means a failure."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     channel.sendall(f"{os.getpid()}\n".encode())
     head, descriptors, _, _ = socket.recv_fds(channel, 8, len(NAMESPACES) + 2)
@@ -103,7 +103,7 @@ def _serve(channel: socket.socket) -> None:
 
 
 def _enter(job: dict[str, Any], out: int, err: int) -> None:
-    """Become the sandbox's user with its limits and filter; nothing of this can be undone."""
+    """Become the sandbox's user with its limits and filter; none of this can be undone."""
     os.setsid()
     null = os.open("/dev/null", os.O_RDONLY)
     for source, target in ((null, 0), (out, 1), (err, 2)):

@@ -13,7 +13,7 @@ from sandbox.types import Limits
 class Watch(threading.Thread):
     """Thread that sums resident memory over a process tree and calls `kill` past the limit.
 
-    The descendants of `waiter`, which itself is not of the run, count too.
+    Descendants of `waiter`, which is not itself part of the run, are also counted.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Watch(threading.Thread):
 
 
 MAX_INODES = 20_000
-"""Files and folders that a run may create in each place to which it can write."""
+"""Maximum number of files and folders that a run may create in each writable location."""
 _NEARLY_FULL = 64 * 1024
 
 
 class Space(threading.Thread):
-    """Thread that watches a run's writable file systems and calls `kill` on too many files.
+    """Thread that monitors a run's writable file systems and calls `kill` on too many files.
 
     `places` are open descriptors or paths; the kernel does the counting.
     """
@@ -73,7 +73,7 @@ class Space(threading.Thread):
                 return
 
     def stop(self) -> None:
-        """Stop watching; from now on `over` also reports a full file system."""
+        """Stop watching; from then on, `over` also reports a full file system."""
         self._ended.set()
         if self.is_alive():
             self.join(timeout=2)
@@ -117,7 +117,7 @@ def _tree(root: int) -> list[int]:
 
 
 def _resident(pid: int) -> int:
-    """Count a process's resident pages without those shared with files; 0 if it has ended."""
+    """Count a process's resident pages, excluding those shared with files; 0 if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
         return max(int(fields[1]) - int(fields[2]), 0)

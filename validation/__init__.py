@@ -1,1 +1,1 @@
-"""Contracts, cohorts, statistics, controls and verdicts of the validation."""
+"""Contracts, cohorts, statistics, controls and verdicts for validating claims."""

@@ -1,11 +1,11 @@
 """The gate for aggregates that leave a cohort: to prompts, tools, pages and reports for others.
 
-Counts under a minimum are suppressed together with those that would reveal them; numbers are
-described by quantiles and winsorized moments, which no single patient moves; estimates are rounded
-to what their standard error bears; and a grouping or column that a caller made is refused if in
-effect fewer patients than the minimum separate it from the rest of the cohort or from an earlier
-one, because the difference of both results would be about these patients (docs/cohorts.md states
-the guarantee).
+Counts under a minimum are suppressed together with those that would reveal them; numbers
+are described by quantiles and winsorized moments, which no single patient changes;
+estimates are rounded to the precision justified by their standard error. A grouping or
+column supplied by a caller is refused if, in effect, fewer patients than the minimum
+separate it from the rest of the cohort or from an earlier one, because the difference
+between both results would be about these patients (docs/cohorts.md states the guarantee).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ MIN_COUNT = 5
 """Smallest count of patients that may be shown."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MOST_LOOKS = 2_000
-"""Number of groupings and columns of a cohort, after which a caller gets no other answered."""
+"""Maximum number of groupings and columns of a cohort that a caller may query."""
 MOST_GROUPS = 12
 SAME = 0.01
-"""Difference of two values, in units of their usual deviation, that counts as none."""
+"""Difference between two values, in units of their usual deviation, that counts as none."""
 SHARED = frozenset(
     [
         "constant",
@@ -61,7 +61,7 @@ SHARED = frozenset(
         "weak_join",
     ]
 )
-"""Codes of findings whose messages hold no patient's value or name and no small count."""
+"""Codes of findings whose messages contain no patient's value or name and no small count."""
 
 
 def safe_count(count: int | None, total: int | None = None) -> int | None:
@@ -72,9 +72,10 @@ def safe_count(count: int | None, total: int | None = None) -> int | None:
 
 
 def round_count(count: int | None, minimum: int = MIN_COUNT) -> int | None:
-    """Round a count to a multiple of the minimum, halves up, or return None if it is smaller.
+    """Round a count to a multiple of the minimum, halves up; return None if it is smaller.
 
-    No two rounded counts differ by a few patients, so that none follows from their difference.
+    Rounded counts never differ by just a few patients, so that no small count follows from
+    their difference.
     """
     if count is None or 0 < count < minimum:
         return None
@@ -83,7 +84,7 @@ def round_count(count: int | None, minimum: int = MIN_COUNT) -> int | None:
 
 
 def count_text(count: int, total: int | None = None) -> str:
-    """Format a count; say only that it, or the rest of `total`, is under the minimum."""
+    """Format a count, or state only that it, or the rest of `total`, is under the minimum."""
     if 0 < count < MIN_COUNT:
         return f"fewer than {MIN_COUNT}"
     if safe_count(count, total) is None:
@@ -92,10 +93,10 @@ def count_text(count: int, total: int | None = None) -> str:
 
 
 def shown_quantiles(values: NDArray[np.float64], minimum: int = MIN_COUNT) -> dict[str, float]:
-    """Describe numbers by quantiles that no patient's value enters alone.
+    """Describe numbers by quantiles that never depend on a single patient's value.
 
-    Each is the mean of the `minimum` values around it, to three digits; those with fewer patients
-    than `minimum` beyond them are left out.
+    Each is the mean of the `minimum` values around it, to three digits; quantiles with fewer
+    patients than `minimum` beyond them are left out.
     """
     import numpy as np
 
@@ -109,7 +110,7 @@ def shown_quantiles(values: NDArray[np.float64], minimum: int = MIN_COUNT) -> di
 
 
 def shown_variable(variable: Variable, patients: int, minimum: int = MIN_COUNT) -> Variable:
-    """Describe a variable of a cohort of `patients`; one known of too few has `n` 0."""
+    """Describe a variable in a cohort of `patients`; `n` is 0 if too few have a known value."""
     n = min(round_count(variable.n, minimum) or 0, patients)
     levels = pool_levels(variable.levels, minimum).items()
     return variable.model_copy(
@@ -122,7 +123,7 @@ def shown_variable(variable: Variable, patients: int, minimum: int = MIN_COUNT) 
 
 
 def shown_endpoint(endpoint: Endpoint, patients: int, minimum: int = MIN_COUNT) -> Endpoint:
-    """Describe an outcome of a cohort of `patients`; one known of too few has `n` 0."""
+    """Describe an outcome in a cohort of `patients`; `n` is 0 if too few have a known value."""
     follow_up = endpoint.median_follow_up
     return endpoint.model_copy(
         update={
@@ -134,11 +135,12 @@ def shown_endpoint(endpoint: Endpoint, patients: int, minimum: int = MIN_COUNT) 
 
 
 def winsorized(values: NDArray[np.float64], minimum: int = MIN_COUNT) -> NDArray[np.float64]:
-    """Move the `minimum` most extreme values on each side to the next, so that none is given away.
+    """Move the `minimum` most extreme values on each side to the next value, so none is disclosed.
 
     Returns
     -------
-    The values in order of size: the rows' own order follows the data, and with it the last digits.
+    The values sorted by size, since the original row order could be inferred from the data
+    and affects the last digits.
     """
     import numpy as np
 
@@ -156,7 +158,7 @@ def round_to_error(value: float, error: float) -> float:
 
 
 def round_ratio(value: float, lower: float, upper: float) -> tuple[float, float, float]:
-    """Round a ratio and its 95% interval to what the standard error of the ratio bears."""
+    """Round a ratio and its 95% interval to the precision justified by its standard error."""
     if not (0 < lower < upper and math.isfinite(upper)):
         return value, lower, upper
     error = value * math.log(upper / lower) / 3.92
@@ -170,7 +172,7 @@ def shown_p(p: float) -> float:
 
 
 def shown_finding(finding: Finding) -> Finding:
-    """Withhold what a finding says about single patients; the cohort's owner sees all."""
+    """Withhold a finding's details on single patients, which only the cohort's owner sees."""
     if finding.code in SHARED:
         return finding
     here = "details only where the data are: `sage cohort check`"
@@ -178,10 +180,10 @@ def shown_finding(finding: Finding) -> Finding:
 
 
 def suppressed_cells(counts: NDArray[np.int64], minimum: int) -> NDArray[np.bool_]:
-    """Find the cells of a table of patients that may not be shown.
+    """Find the cells in a table of patients that may not be shown.
 
-    Small cells are suppressed, and along every axis the smallest partner of a single hidden cell as
-    well, so that no sum over a row or column reveals it.
+    Small cells are suppressed, and along every axis the smallest partner of a single hidden
+    cell as well, so that no sum over a row or column reveals it.
 
     Parameters
     ----------
@@ -207,10 +209,10 @@ def suppressed_cells(counts: NDArray[np.int64], minimum: int) -> NDArray[np.bool
 
 
 def suppressed_counts(counts: Mapping[str, int], minimum: int) -> set[str]:
-    """Find the keys of counts that may not be shown: small counts, and partners that reveal them.
+    """Find the keys of counts that may not be shown: small counts, and partners revealing them.
 
-    `X.exposed.n` and `X.reference.n` add up to a shown total, so both are suppressed if either is
-    small.
+    `X.exposed.n` and `X.reference.n` add up to a shown total, so both are suppressed if
+    either is small.
     """
     small = {key for key, count in counts.items() if 0 < count < minimum}
     pairs = {"exposed": "reference", "reference": "exposed"}
@@ -223,10 +225,10 @@ def suppressed_counts(counts: Mapping[str, int], minimum: int) -> set[str]:
 
 
 def count_effective(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Count, in effect, the patients by whom numbers differ, along the first axis.
+    """Compute the effective number of patients by whom numbers differ, along the first axis.
 
-    The inverse participation ratio of the squares, `(sum d^2)^2 / sum d^4`: k if k patients deviate
-    alike, near 1 if one outweighs all others, and 0 if there is no deviation.
+    The inverse participation ratio of the squares, `(sum d^2)^2 / sum d^4`: k if k patients
+    deviate equally, near 1 if one outweighs all others, and 0 if there is no deviation.
 
     Source: Hill 1973, Ecology 54:427 (numbers equivalent of order 2).
     """
@@ -239,9 +241,10 @@ def count_effective(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def find_spread(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Find the columns (second axis) on which no few patients outweigh all others.
+    """Find the columns (second axis) in which no small group of patients outweighs all others.
 
-    A model's estimate for another column would be about these patients. A constant one is safe.
+    Otherwise a model's estimate for another column would be about these patients. A constant
+    column is safe.
     """
     import numpy as np
 
@@ -254,10 +257,11 @@ def find_spread(values: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 class Looks:
-    """What callers have chosen in a cohort: a value per patient, and none for those left out.
+    """Record of callers' queries on a cohort: a value per patient, none for excluded patients.
 
-    Two looks that group, order or weigh the patients alike but for a few are about these few. The
-    file holds values of patients by their place in the cohort and who asked, and no outcome.
+    Two queries that group, order or weigh all but a few patients identically are about these
+    few. The file holds patients' values by their position in the cohort and the caller's
+    name, but no outcome.
     """
 
     def __init__(self, cohort: str, caller: str = "", folder: Path | None = None) -> None:
@@ -266,13 +270,13 @@ class Looks:
         self.caller = caller
 
     def admit(self, values: NDArray[np.float64]) -> None:
-        """Record a caller's look; `values` is NaN for patients who are left out.
+        """Record a caller's query; `values` is NaN for patients who are left out.
 
         Raises
         ------
         InputError
-            If it separates 1 to 4 patients from the others or from an earlier look, by whoever it
-            was, if this caller has had too many, or if earlier looks cannot be read.
+            If the query separates 1 to 4 patients from the others or from an earlier query by any
+            caller, if this caller has exceeded the limit, or if earlier queries cannot be read.
         """
         import numpy as np
 
@@ -322,7 +326,7 @@ class Looks:
 def _standardize(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Express values as deviations from their median, in units of the median deviation.
 
-    A few values move neither, so that all others stay as they were.
+    A few changed values affect neither, so that all other values stay as they were.
     """
     import numpy as np
 
@@ -332,10 +336,10 @@ def _standardize(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _is_near(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
-    """Check whether two looks differ, in effect, by fewer patients than the minimum.
+    """Check whether two queries differ, in effect, by fewer patients than the minimum.
 
-    Ranks and values are compared in either direction, and up to `MOST_GROUPS` groups also whatever
-    their names. Patients left out of one look alone count once each.
+    Ranks and values are compared in either direction, and up to `MOST_GROUPS` groups also
+    regardless of their names. Patients excluded from only one of the queries count once each.
     """
     import numpy as np
 
@@ -358,7 +362,7 @@ def _is_near(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
 
 
 def _rank(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rank values from -1 to 1, ties in the middle."""
+    """Rank values from -1 to 1, with ties in the middle."""
     import numpy as np
 
     ordered = np.sort(values)

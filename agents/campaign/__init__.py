@@ -1,1 +1,1 @@
-"""Policy of a campaign."""
+"""Campaign policy."""

@@ -1,25 +1,26 @@
-"""Policy of a campaign: choose the next claim from the outcomes of earlier claims.
+"""Campaign policy: choose the next claim from the outcomes of earlier claims.
 
-The policy is a pure function, the same with and without a model: a model receives its proposals as
-suggestions, the rules follow the first. It never sees the confirmation patients. The next claim
-depends on the earlier claim and its outcome:
+The policy is a pure function and is the same with and without a model: a model receives
+its proposals as suggestions, and the rules follow the first proposal. It never sees the
+confirmation patients. The next claim depends on the earlier claim and its outcome:
 
-| claim | came to | move | next |
+| earlier claim | outcome | move | next claim |
 |---|---|---|---|
-| of two exposures | held | contrast | each exposure alone |
-| of a single exposure | held | contrast | the next gene of its family |
-| of a single exposure | held | refine | the next endpoint of its kind |
+| two exposures | held | contrast | each exposure separately |
+| a single exposure | held | contrast | the next gene in its family |
+| a single exposure | held | refine | the next endpoint of its kind |
 | within a subgroup | held | contrast | the other subgroup |
-| of two exposures, in groups | none, unclear | explain | their interaction, without cuts |
-| of two exposures | none, unclear | explain | each exposure alone |
-| of a single exposure | none | explain | within each level of a clinical variable |
-| of a single exposure, cut | unclear | refine | the same without a cut |
-| within a subgroup | unclear | refine | the same in all patients |
-| any | other direction | refine | the same claim turned around |
+| two exposures, in groups | none, unclear | explain | their interaction, uncut |
+| two exposures | none, unclear | explain | each exposure separately |
+| a single exposure | none | explain | within each level of a clinical variable |
+| a single exposure, cut | unclear | refine | the same claim without a cut-point |
+| within a subgroup | unclear | refine | the same claim in all patients |
+| any | other direction | refine | the same claim with the direction reversed |
 | any | dead end | move on | none: the scientist follows another path |
 
-No claim is tested twice. A question whose claim held is closed: it is confirmed once, and no other
-form of it is tested in the same patients (patients of another subgroup are different patients).
+No claim is tested twice. A question whose claim held is closed: it is confirmed once, and
+no other form of it is tested in the same patients (patients in another subgroup are
+different patients).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ MOST_MODIFIERS = 3
 
 
 class Earlier(View):
-    """A claim, and its outcome in the exploring patients; `depth` moves led to it."""
+    """An earlier claim and its outcome in the exploration patients; `depth` moves led to it."""
 
     id: str
     hypothesis: Hypothesis
@@ -79,7 +80,7 @@ class Move(View):
 
 
 def came_to(contract: Contract, found: TestOutcome) -> Came:
-    """Classify the outcome of a claim by its primary test in the exploring patients."""
+    """Classify a claim's outcome by its primary test in the exploration patients."""
     if found.p is None or found.effect is None:
         return "dead end"
     if expected_direction(contract, found.effect) and found.p < contract.split.unlock_alpha:
@@ -105,7 +106,7 @@ def reopens(hypothesis: Hypothesis, held: Hypothesis) -> bool:
 
 
 def next_moves(earlier: Sequence[Earlier], known: DataDictionary) -> tuple[Move, ...]:
-    """Propose the next claims, best first: follow up what held before explaining what failed."""
+    """Propose the next claims, best first: follow up successes before explaining failures."""
     return Policy((), known).moves(earlier)
 
 
@@ -149,7 +150,7 @@ def _move(claim: Earlier, kind: Kind, why: str, hypothesis: Hypothesis) -> Move:
 
 
 def _change(hypothesis: Hypothesis, known: DataDictionary, **changes: object) -> Hypothesis:
-    """Return the hypothesis with changed fields and with the texts that are derived from them."""
+    """Return the hypothesis with changed fields, and with its derived texts updated."""
     fields = hypothesis.model_dump() | changes | {"id": "draft", "untested": (), "subgroups": ()}
     exposed = {exposure["variable"] for exposure in _plain(fields["exposures"])}
     fields["covariates"] = tuple(key for key in fields["covariates"] if key not in exposed)
@@ -185,7 +186,7 @@ def _parts(claim: Earlier, known: DataDictionary, kind: Kind, why: str) -> Itera
 
 
 def without_cut(hypothesis: Hypothesis, known: DataDictionary) -> Hypothesis:
-    """Code a claim on a single exposure per standard deviation, since a cut loses information."""
+    """Recode a single-exposure claim per standard deviation, since cutting loses information."""
     if len(hypothesis.exposures) > 1:
         return hypothesis
     return _change(hypothesis, known, **_single(hypothesis.exposures[0], known))
@@ -224,7 +225,7 @@ def _interaction(
 
 
 def _modifiers(hypothesis: Hypothesis, known: DataDictionary) -> list[Variable]:
-    """Find binary clinical variables known at baseline that have enough patients per group."""
+    """Find binary baseline clinical variables with enough patients in each group."""
     taken = {exposure.variable for exposure in hypothesis.exposures}
     taken |= {each.variable for each in hypothesis.population.filters}
     return [
@@ -293,7 +294,7 @@ def _specific(claim: Earlier, known: DataDictionary) -> Iterator[Move]:
 
 
 def neighbor(gene: str, genes: Sequence[str]) -> str | None:
-    """Return the next gene of the same family by its symbol (CXCL13 and CXCL12), or None."""
+    """Return the next gene symbol in the same family (CXCL13 after CXCL12), or None."""
     stem, number = _family(gene)
     others = [
         (abs(count - number), name)
@@ -324,14 +325,14 @@ PRIOR: dict[tuple[Kind, Came], float] = {
 FRESH = 0.15
 """Prior probability that a claim from the literature is true, before any test."""
 EXPLORING = 0.1
-"""One-sided level at which a claim holds in the exploring patients (half the unlocking level)."""
+"""One-sided level at which a claim holds in the exploration patients: half the unlock level."""
 
 
 def information(prior: float, power: float, level: float = EXPLORING) -> float:
-    """Compute the expected information, in bits, of the exploring patients on the truth of a claim.
+    """Compute the expected information, in bits, from testing a claim in exploration patients.
 
-    It is the mutual information between truth (probability `prior`) and outcome (`power` where
-    true, `level` where not): H(outcome) - prior H(power) - (1 - prior) H(level).
+    It is the mutual information between truth (probability `prior`) and outcome (`power`
+    where true, `level` where not): H(outcome) - prior H(power) - (1 - prior) H(level).
     """
     holds = prior * power + (1 - prior) * level
     return max(0.0, _bits(holds) - prior * _bits(power) - (1 - prior) * _bits(level))
@@ -361,12 +362,12 @@ def exploring_power(hypothesis: Hypothesis, known: DataDictionary, share: float)
 
 
 def prior_of(move: Move, came: Came) -> float:
-    """Return the prior of a move after this outcome, halved for each move that preceded it."""
+    """Return the prior of a move after this outcome, halved for each preceding move."""
     return PRIOR.get((move.kind, came), 0.05) * 0.5 ** (move.depth - 1)
 
 
 class Policy:
-    """Ranking of moves and fresh claims on a cohort by their expected information."""
+    """Ranks moves and fresh claims on a cohort by their expected information."""
 
     def __init__(
         self, fresh: Sequence[Hypothesis], known: DataDictionary, share: float = 0.5
@@ -394,7 +395,7 @@ class Policy:
         return tuple(found)
 
     def rank(self, earlier: Sequence[Earlier]) -> tuple[tuple[float, Move], ...]:
-        """Rank fresh claims and moves by the bits of information that each promises, best first."""
+        """Rank fresh claims and moves by the information expected from each, best first."""
         asked, closed = self._asked_and_held(earlier)
         found = [
             (self._bits(move, FRESH), move)

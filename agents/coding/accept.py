@@ -1,4 +1,4 @@
-"""Acceptance of a program: policy check, comparison of its numbers, and feedback."""
+"""Acceptance of a program: policy check, comparison of numbers, and feedback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sandbox.types import Reason, SandboxResult, Usage
 from validation.results.results import Compared, Reproduction
 
 ALLOWED_IMPORTS = policy.ALLOWED_IMPORTS - {"validation"}
-"""Modules for a second implementation: public libraries, never SAGE's own analysis."""
+"""Modules allowed in a second implementation: public libraries, never SAGE's own analysis."""
 
 ENDINGS = {
     Reason.OK: "",
@@ -23,7 +23,7 @@ ENDINGS = {
 
 
 def check_policy(code: str, sandbox: str) -> SandboxResult | None:
-    """Return a result with the reasons why a program may not run; None if it may."""
+    """Return a result listing the reasons why a program may not run; None if it may."""
     found = policy.check(code, ALLOWED_IMPORTS)
     if not found:
         return None
@@ -33,7 +33,7 @@ def check_policy(code: str, sandbox: str) -> SandboxResult | None:
 
 
 def strip_result(result: SandboxResult) -> SandboxResult:
-    """Strip a result of everything that the program could choose: output, file names, exit code."""
+    """Strip a result of everything the program could choose: output, file names, exit code."""
     return SandboxResult(
         sandbox=result.sandbox,
         exit_code=None if result.exit_code is None else int(result.exit_code != 0),

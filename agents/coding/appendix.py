@@ -1,14 +1,15 @@
-"""Appendix of a program's results beyond the contract, treated as hostile, typed and bounded.
+"""Appendix of a program's results beyond the contract: untrusted, typed and bounded.
 
-The appendix consists of tables of numbers and raster images only. A label is either the name of a
-variable or a short sequence of lower-case words that occurs as a string in the program's own text,
-which was written before the data were seen, so that a name cannot leak a value. Counts below the
-minimum are suppressed, and so are the estimates in the same row; values shared by fewer patients
-than the minimum in a column of the table are withheld, and numbers keep three significant digits.
-Images are decoded within limits and redrawn, so that only their pixels remain.
+The appendix consists only of numeric tables and raster images. A label is either a
+variable name or a short sequence of lower-case words that occurs as a string literal in
+the program's text, which was written before the data were seen, so that a name cannot
+leak a value. Counts below the minimum are suppressed, together with the estimates in the
+same row; values shared by fewer patients than the minimum in a table column are withheld,
+and numbers keep three significant digits. Images are decoded within limits and redrawn,
+so that only their pixels remain.
 
-The appendix is shown in the report under its own heading. It is not used in any summary or verdict;
-only its tables are used in prompts, and only in those of an exploration.
+The appendix is shown in the report under its own heading. It is not used in any summary
+or verdict; its tables, but not its images, are used in exploration prompts.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _CUT = re.compile(r" ?(?:>=|<=|[<>≥≤=]) ?\d{1,3}(?:\.\d)?")
 _CLAIMS = re.compile(
     r"support|signific|valid|replic|confirm|reproduc|proven|verdict|independen|novel|approved"
 )
-"""Words of a judgment, which only the verdict may make."""
+"""Pattern for words that express a judgment, which only the verdict may make."""
 
 Label = Annotated[str, Field(min_length=1, max_length=50)]
 Cell = Annotated[float, Field(allow_inf_nan=False, ge=-1e9, le=1e9)]
@@ -60,21 +61,21 @@ class _Strict(View):
 
 
 class GivenColumn(_Strict):
-    """A column of an exploratory table, as the program declares it."""
+    """A column of an exploratory table, as declared by the program."""
 
     name: Label
     kind: Literal["count", "estimate", "p"]
 
 
 class GivenRow(_Strict):
-    """A row of an exploratory table: a label, and a number for each column."""
+    """A row of an exploratory table: a label and a number for each column."""
 
     name: Label
     values: list[Cell | None] = Field(min_length=1, max_length=MOST_COLUMNS)
 
 
 class GivenTable(_Strict):
-    """An exploratory table as the program left it."""
+    """An exploratory table as written by the program."""
 
     name: Label
     columns: list[GivenColumn] = Field(min_length=1, max_length=MOST_COLUMNS)
@@ -82,7 +83,7 @@ class GivenTable(_Strict):
 
 
 class Given(_Strict):
-    """`exploratory.json`."""
+    """Content of `exploratory.json`, as written by the program."""
 
     tables: list[GivenTable] = Field(default_factory=list, max_length=MOST_TABLES)
 
@@ -96,7 +97,7 @@ class Table(View):
 
 
 class Appendix(View):
-    """Everything that a program added. `images` are files in the appendix's folder."""
+    """Everything a program added beyond the contract. `images` are files in the appendix folder."""
 
     part: str
     program_sha256: str
@@ -130,9 +131,9 @@ def read_appendix(
     code : the program's text; labels must occur in it
     table : the Parquet table that the program read, or its numbers (patients, columns)
     minimum : smallest count of patients that may be shown
-    names : names of variables, which may be labels without occurring in the program
-    for_model : round counts to multiples of the minimum, so that no difference of two gives a
-        smaller one away, and leave out a table of estimates without counts
+    names : variable names, which may be used as labels without occurring in the program
+    for_model : round counts to multiples of the minimum, so that subtracting two counts
+        cannot reveal a smaller count, and omit tables of estimates without counts
     """
     refused: list[str] = []
     tables: tuple[Table, ...] = ()
@@ -201,9 +202,9 @@ def _tables(
 
 
 def may_label(text: str, names: Collection[str] = ()) -> bool:
-    """Check whether a label is plain: up to three lower-case words, none of them a judgment.
+    """Check whether a label is plain: up to three lower-case words that express no judgment.
 
-    The name of a variable serves as well, and a cut may follow ("age≥65").
+    A variable name is also accepted and may be followed by a cut-point ("age≥65").
     """
     cut = _CUT.search(text)
     base = text[: cut.start()] if cut and cut.end() == len(text) else text
@@ -211,13 +212,13 @@ def may_label(text: str, names: Collection[str] = ()) -> bool:
 
 
 def judges(text: str) -> str:
-    """Find a word of judgment in a text; empty if there is none."""
+    """Return the first word in a text that expresses a judgment; empty if there is none."""
     found = _CLAIMS.search(text.lower())
     return found[0] if found else ""
 
 
 def _literals(code: str) -> set[str]:
-    """Collect the string literals of a program."""
+    """Collect the string literals in a program."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -230,7 +231,7 @@ def _literals(code: str) -> set[str]:
 
 
 def numbers_of(table: Path) -> NDArray[np.float64]:
-    """Read a Parquet table as numbers (patients, columns), with texts as missing values."""
+    """Read a Parquet table as numbers (patients, columns), with text as missing values."""
     import pandas as pd
 
     frame = pd.read_parquet(table).apply(pd.to_numeric, errors="coerce")
@@ -239,7 +240,7 @@ def numbers_of(table: Path) -> NDArray[np.float64]:
 
 
 def _rare(values: Collection[float], table: NDArray[np.float64], minimum: int) -> set[float]:
-    """Find values that fewer than `minimum` patients have in some column, to nine digits."""
+    """Find values shared by fewer than `minimum` patients in a column, to nine digits."""
     import numpy as np
 
     wanted = np.unique(np.asarray(values, dtype=float))
@@ -257,7 +258,7 @@ def _rare(values: Collection[float], table: NDArray[np.float64], minimum: int) -
 
 @dataclass(frozen=True)
 class _Rules:
-    """Limits on a cell: no `rare` value, counts from `minimum` to `patients` by `step`."""
+    """Limits on a cell: no `rare` value, counts from `minimum` to `patients` in steps of `step`."""
 
     rare: set[float]
     minimum: int
@@ -298,7 +299,7 @@ def _cell(value: float | None, kind: str, rules: _Rules) -> str:
 
 
 def redraw(path: Path) -> bytes | None:
-    """Redraw a PNG from its pixels alone; None if it is too large or cannot be read."""
+    """Redraw a PNG from its pixels only; None if it is too large or cannot be read."""
     from PIL import Image
 
     if path.stat().st_size > LARGEST_IMAGE:

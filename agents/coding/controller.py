@@ -1,8 +1,9 @@
-"""The coding controller: SAGE's own computation, a second implementation, the verdict.
+"""The coding controller: SAGE's own computation, a second implementation, and the verdict.
 
-Each part of the contract is computed by SAGE first. Published results and the inputs of later parts
-come from that computation alone. Then a second implementation, written by a model or compiled by
-SAGE, computes the registered numbers again and is compared with the first.
+Each part of the contract is computed by SAGE first. Published results and the inputs for
+later parts come only from that computation. A second implementation, written by a model
+or compiled by SAGE, then recomputes the registered numbers and is compared with the
+first.
 
 Source: SAGE, 3.3.1 (control flow, bounded feedback, escalation).
 """
@@ -70,7 +71,7 @@ class NothingReadableError(Exception):
 
 @dataclass
 class Carrying:
-    """State of a contract while it is carried out."""
+    """State of a contract during execution."""
 
     frozen: FrozenContract
     cohort: Cohort
@@ -88,7 +89,7 @@ class Carrying:
     provenance: list[DataProvenance] = field(default_factory=list)
 
     def finish(self) -> CodingOutcome:
-        """Compute and reproduce every part, then judge or escalate."""
+        """Compute and reproduce every part, then reach a verdict or escalate."""
         done = self.store.outcome()
         if done is not None:
             self.require_same(done.contract_sha256)
@@ -110,7 +111,7 @@ class Carrying:
     def _part(self, part: Part, cohort: Cohort, handed: protocol.Handed) -> AnalysisResult:
         """Carry out a part: SAGE's own computation, then the second implementation.
 
-        The accepted program of the first part is run unchanged on later parts.
+        The program accepted for the first part is run unchanged on later parts.
         """
         inputs, found = self._compute(part, cohort, handed)
         if part in ("all", "discovery"):
@@ -131,7 +132,7 @@ class Carrying:
             )
 
     def _require_variables(self) -> None:
-        """Raise an error if the cohort lacks a variable of the contract."""
+        """Raise an error if the cohort lacks a variable used in the contract."""
         known = self.cohort.dictionary()
         keys = dict.fromkeys(column.key for column in self.brief.columns)
         missing = [key for key in keys if not known.has_variable(key)]
@@ -146,8 +147,8 @@ class Carrying:
     ) -> tuple[Path, AnalysisResult]:
         """Run SAGE's own computation of a part: prepare its inputs and record its results.
 
-        The contract's compiled program is run in the sandbox. A part that was computed before an
-        interruption is reused.
+        The program compiled from the contract is run in the sandbox. A part that was computed
+        before an interruption is reused.
         """
         from validation.run.prepare import render_program
         from validation.run.runner import read_analysis, record_crash, record_tests
@@ -180,10 +181,11 @@ class Carrying:
         return inputs, found
 
     def _reproduce(self, part: Part, inputs: Path, reference: AnalysisResult) -> str | None:
-        """Run rounds of a second implementation until its numbers agree; return the last program.
+        """Run rounds of a second implementation until numbers agree; return the last program.
 
-        Returns None if no round produced readable numbers, so that a person has to be asked. If the
-        rounds are used up and numbers are missing or differ, the last numbers are the finding.
+        Returns None if no round produced readable numbers, so that a person has to be asked. If
+        the rounds are used up and numbers are missing or differ, the last numbers are the
+        finding.
         """
         task = prepare_second(inputs, inputs / "second")
         if task is None:
@@ -227,7 +229,7 @@ class Carrying:
         return self.reasoner.ask(VALIDATION_AGENT, given).output.code
 
     def _judge(self, parts: protocol.Parts) -> CodingOutcome:
-        """Return the verdict over all parts, and how the coding ended."""
+        """Return the verdict over all parts and the outcome of the coding rounds."""
         from validation.run.runner import collect
 
         results = collect(
@@ -249,7 +251,7 @@ class Carrying:
         return outcome
 
     def _rerun(self, part: Part, inputs: Path, reference: AnalysisResult, code: str) -> None:
-        """Run the final second implementation on a later part; its numbers are the finding."""
+        """Run the final second implementation on a later part and record its numbers."""
         task = prepare_second(inputs, inputs / "second")
         if task is None or not code:
             return
@@ -263,9 +265,9 @@ class Carrying:
         write_reproduction(found, self.store.folder)
 
     def _prepare(self, part: Part, cohort: Cohort, handed: protocol.Handed) -> Path:
-        """Prepare analysis-ready tables of a part, and keep only their description here.
+        """Prepare a part's analysis-ready tables, and keep only their description here.
 
-        `handed` contains the cut-points and the model found in earlier patients.
+        `handed` contains the cut-points and the model estimated in earlier patients.
         """
         from validation.run.prepare import prepare
 
@@ -408,21 +410,22 @@ def carry_out(
 ) -> CodingOutcome:
     """Carry out a frozen contract, and write `results.json` and figures to `workdir`.
 
-    A finished work folder is returned unchanged; an interrupted folder is resumed, without asking
-    the reasoner again for a program that it already wrote.
+    A finished work folder is returned unchanged. An interrupted folder is resumed without
+    asking the reasoner again for a program that it has already written.
 
     Parameters
     ----------
-    min_count : smallest count of patients that a program's appendix may show
-    mended : resume after an escalation: the `analysis.py` of the last round, as corrected by a
-        person, is run as a new round attributed to "a person"; if it fails too, the folder is
-        escalated again
+    min_count : smallest patient count that a program's appendix may show
+    mended : resume after an escalation: the `analysis.py` from the last round, as corrected
+        by a person, is run as a new round attributed to "a person"; if it also fails, the
+        folder is escalated again
 
     Raises
     ------
     InputError
-        If the folder belongs to another contract, or the data changed since it was frozen; if
-        `mended`, also if the folder was never escalated, or the program was not changed.
+        If the folder belongs to another contract, or the data have changed since the contract
+        was frozen; with `mended`, also if the folder was never escalated or the program was
+        not changed.
     """
     store = Store(workdir)
     code = store.read_corrected() if mended else ""

@@ -1,9 +1,9 @@
-"""Describe a failed run to a model without disclosing patient data.
+"""Descriptions of failed runs for a model, without disclosing patient data.
 
-Nothing that a program printed is sent back. The description is limited to the name of an error that
-Python or a public library defines, the lines of the program's own text that raised it, and a hint
-from `HINTS`, in our words, if the message has a known form. No value, name or word of the message
-is repeated.
+Nothing printed by a program is sent back. The description is limited to the name of an
+error defined by Python or a public library, the lines in the program's own text that
+raised it, and a hint from `HINTS`, in our words, if the message has a known form. No
+value, name or word from the message is repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ERROR_NAMES = frozenset(_LIBRARIES.split()) | {
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, BaseException)
 }
-"""Errors of Python and of the libraries; other names could be used to leak values."""
+"""Errors defined by Python and the libraries; other names could be used to leak values."""
 
 HINTS = (
     (r"could not convert string to float", "a text column was read as numbers"),
@@ -55,7 +55,7 @@ HINTS = (
     (r"missing \d+ required", "a call is missing an argument"),
     (r"unexpected keyword", "a call has an argument that the function does not accept"),
 )  # fmt: skip
-"""Known forms of messages, with the hint for each."""
+"""Hints for known error messages, by message form."""
 
 
 def describe_failure(
@@ -65,9 +65,9 @@ def describe_failure(
 
     Parameters
     ----------
-    stderr, stdout : what the program printed; treated as if it were patient data throughout
+    stderr, stdout : the program's output; always treated as if it were patient data
     program : the program's own text, from which the failing lines are quoted
-    name : the end of its file name in a traceback
+    name : the end of the program's file name in a traceback
     """
     source = program.splitlines()
     lines: list[str] = []

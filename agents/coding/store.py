@@ -2,17 +2,18 @@
 
 inputs/PART/              analysis-ready tables, mounted read-only
 inputs/PART/second/       the second implementation's task and table, without identifiers
-inputs/printed/           the end of what programs printed
-inputs/left/              the files that a program left, until they have been read
-attempt-N/analysis.py     the program of round N; a person may correct the last program
-attempt-N/attempt.json    how it ended and how its numbers compare; written when it has ended
+inputs/printed/           the end of each program's output
+inputs/left/              files left by a program, until they have been read
+attempt-N/analysis.py     the program for round N; a person may correct the last program
+attempt-N/attempt.json    the round's outcome and number comparison, written at its end
 analysis/PART/            SAGE's own computation, from which everything is published
-reproduction/PART.json    SAGE's numbers and those of the second implementation
-appendix/                 additional results of the second implementation, typed and redrawn
-results.json, figures/    the judged results
+reproduction/PART.json    SAGE's numbers and those from the second implementation
+appendix/                 additional results of the second implementation, typed, redrawn
+results.json, figures/    the results with their verdict
 outcome.json              the outcome: done or escalated
 
-Rows of patients are only stored below `inputs/`, which is never part of a crate, report or prompt.
+Patient rows are stored only below `inputs/`, which is never part of a crate, report or
+prompt.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ OUTCOME = "outcome.json"
 
 
 class Store:
-    """Reader and writer of the work folder; every file is written completely or not at all."""
+    """Reader and writer for the work folder; every file is written completely or not at all."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def outcome(self) -> CodingOutcome | None:
-        """Return how the contract ended, if it has."""
+        """Return the contract's outcome, if it has ended."""
         return self._load(OUTCOME, CodingOutcome)
 
     def save(self, outcome: CodingOutcome) -> None:
-        """Save the outcome of the contract."""
+        """Save the contract's outcome."""
         self._write(OUTCOME, outcome)
 
     def reopen(self) -> None:
@@ -91,11 +92,11 @@ class Store:
         return code
 
     def program(self, number: int) -> Path:
-        """Return the path of the program of round `number`."""
+        """Return the path to the program for round `number`."""
         return self.folder / f"attempt-{number}" / PROGRAM
 
     def begin(self, number: int, code: str) -> Path:
-        """Write the program of round `number` and return the path of a new output folder."""
+        """Write the program for round `number` and return the path to a new output folder."""
         path = self.program(number)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, code)
@@ -104,14 +105,14 @@ class Store:
         return out
 
     def keep_log(self, number: int, result: SandboxResult) -> None:
-        """Write a round's log, which may contain patient rows and is therefore in no record."""
+        """Write a round's log outside the records, since it may contain patient rows."""
         folder = self.folder / "inputs" / "printed"
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in (("stdout", result.stdout_tail), ("stderr", result.stderr_tail)):
             write_text(folder / f"attempt-{number}.{name}.txt", text)
 
     def keep_appendix(self, part: str, program: str, found: Read) -> None:
-        """Write a round's results beyond the contract, replacing an earlier round's of the part."""
+        """Write a round's results beyond the contract, replacing those from an earlier round."""
         folder = self.folder / "appendix"
         folder.mkdir(parents=True, exist_ok=True)
         for stale in folder.glob(f"{part}*"):
@@ -127,11 +128,11 @@ class Store:
             self._write(f"appendix/{part}.json", kept)
 
     def end(self, attempt: Attempt) -> None:
-        """Write how a round ended."""
+        """Record the outcome of a round."""
         self._write(f"attempt-{attempt.number}/attempt.json", attempt)
 
     def analysis(self, part: str) -> Path:
-        """Return the folder of SAGE's own computation of a part."""
+        """Return the folder with SAGE's own computation of a part."""
         return self.folder / "analysis" / part
 
     def _load(self, name: str, model: type[M]) -> M | None:

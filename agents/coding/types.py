@@ -1,4 +1,4 @@
-"""Types of the coding agent."""
+"""Types for the coding agent."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class DataProvenance(View):
 
 
 class Attempt(View):
-    """A round of the second implementation: the code, how it ended, and the feedback.
+    """A round of the second implementation: its code, outcome and feedback.
 
     `result` contains nothing that the program could choose: no output, names or exit code.
-    `reproduction` is set if the program left readable numbers; `accepted` is true if none of the
-    required numbers is missing or differs.
+    `reproduction` is set if the program left readable numbers; `accepted` is true if no
+    required number is missing or different.
     """
 
     number: int
@@ -84,9 +84,10 @@ class Attempt(View):
 
 
 class CodingOutcome(View):
-    """Outcome of a contract. Paths are relative to the work folder.
+    """Outcome of carrying out a contract. Paths are relative to the work folder.
 
-    `results` and `figures` are SAGE's own computation; `attempts` are the second implementation's.
+    `results` and `figures` come from SAGE's own computation; `attempts` are rounds of the
+    second implementation.
     """
 
     status: Literal["done", "escalated"]

@@ -1,7 +1,8 @@
 """The validation agent: a second implementation of a contract's registered numbers (SAGE, 3.3.1).
 
-SAGE computes every registered number itself. The program of this agent computes the same numbers
-again, from the prepared tables with public libraries; the report states whether the two agree.
+SAGE computes every registered number itself. This agent's program recomputes the same
+numbers from the prepared tables with public libraries; the report states whether the two
+agree.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from validation.reproduction.compare import Task, second_program
 class ProgramInput(View):
     """The contract, the required numbers, and earlier failures.
 
-    `task` is what the program reads as `task.json`. `feedback` has been scrubbed: it contains
-    neither output of the program nor SAGE's own numbers.
+    `task` is the content of the program's `task.json`. `feedback` has been scrubbed: it
+    contains neither the program's output nor SAGE's own numbers.
     """
 
     contract: ContractBrief
@@ -37,7 +38,7 @@ class Program(View):
 
 
 def compile_program(given: ProgramInput, resources: Resources) -> Program:
-    """Return the second implementation compiled by SAGE, which uses lifelines and statsmodels."""
+    """Return the second implementation compiled by SAGE, based on lifelines and statsmodels."""
     return Program(code=second_program(), note="Uses lifelines, statsmodels and scipy.")
 
 

@@ -1,8 +1,9 @@
-"""Agents as data, and the protocol of a reasoner.
+"""Agents as data, and the reasoner protocol.
 
-An agent is data: its input, its output, its prompt file and its rule. It has no model client,
-accesses no files and does not know any other agent. A reasoner turns an agent and its input into
-the output schema, with a model (`agents.core.chat`) or by rules (`agents.core.rules`).
+An agent is data: its input, its output, its prompt file and its rule. It has no model
+client, accesses no files and does not know any other agent. A reasoner fills the output
+schema from the agent and its input, with a model (`agents.core.chat`) or by rules
+(`agents.core.rules`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Role(StrEnum):
-    """Size of the model that an agent needs; settings map roles to models (SAGE, Table 5)."""
+    """Model size that an agent needs; settings map roles to models (SAGE, Table 5)."""
 
     NANO = "nano"
     MINI = "mini"
@@ -32,12 +33,12 @@ class Role(StrEnum):
 
 
 class View(Strict):
-    """An agent's input or output: frozen, and closed to unlisted fields."""
+    """Base class for agent inputs and outputs: frozen, without extra fields."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources of a rule in addition to its input; none depends on earlier agents of the run."""
+    """Resources available to a rule besides its input; independent of earlier agents in the run."""
 
     ontology: Ontology
     seed: int = 0
@@ -49,11 +50,12 @@ O = TypeVar("O", bound=BaseModel)  # noqa: E741
 
 @dataclass(frozen=True)
 class PromptFile:
-    """A versioned prompt next to its agent.
+    """A versioned prompt stored next to its agent.
 
-    The file starts with `version: N`, then `## system` and `## user` sections; `{{ name }}` in the
-    user section is replaced by a field of the input (jinja2, sandboxed; strict about undefined
-    names). `more` continues it, so that agents who are given the same share its beginning.
+    The file starts with `version: N`, followed by `## system` and `## user` sections; in the
+    user section, `{{ name }}` is replaced by a field of the input (jinja2, sandboxed;
+    undefined names raise an error). `more` is a second file appended to the first, so that
+    agents with the same material share the beginning of their prompts.
     """
 
     path: Path
@@ -67,7 +69,7 @@ class PromptFile:
 
 
 def prompt_file(module_file: str, name: str, more: str | None = None) -> PromptFile:
-    """Return the prompt `name` in the folder `prompts/` next to the module."""
+    """Return the prompt `name` in the `prompts/` folder next to the module."""
     folder = Path(module_file).parent / "prompts"
     return PromptFile(folder / name, folder / more if more else None)
 
@@ -76,17 +78,17 @@ def prompt_file(module_file: str, name: str, more: str | None = None) -> PromptF
 class Agent(Generic[I, O]):
     """An agent: its input, its output, its prompt and its rule.
 
-    `check`, if given, returns the reasons why an output is not acceptable for this input (say, a
-    citation that was not retrieved); a chat reasoner sends them back to the model, and if that does
-    not help, keeps the part of the output that `mend` returns. `images`, if given, returns PNGs as
-    base64 text, which a reasoner adds if its model accepts images.
+    `check`, if given, returns the reasons why an output is not acceptable for this input (for
+    example, a citation that was not retrieved). A chat reasoner sends them back to the model;
+    if that does not help, it keeps the part of the output that `mend` returns. `images`, if
+    given, returns PNGs as base64 text, which a reasoner adds if its model accepts images.
 
-    `spare` names fields of several items that may be left out, one by one, where the prompt does
-    not fit a model's context (`agents.core.fitting`).
+    `spare` names fields with several items that may be left out individually if the prompt
+    does not fit a model's context (`agents.core.fitting`).
 
-    An agent with `tools` works in turns within its `bounds`: the caller binds the tools to their
-    data. A rule that uses the tools is given as a `policy`, which calls the same tools; `rule` then
-    answers if the agent has no tools.
+    An agent with `tools` works in turns within its `bounds`; the caller binds the tools to
+    their data. A rule that uses the tools is given as a `policy`, which calls the same tools;
+    `rule` is then used only if the agent has no tools.
     """
 
     name: str
@@ -115,7 +117,7 @@ class Reply(Generic[O]):
 
 
 class Reasoner(Protocol):
-    """A reasoner, which fills an agent's output schema from the agent's input."""
+    """Protocol for reasoners, which fill an agent's output schema from its input."""
 
     name: str
 

@@ -29,7 +29,7 @@ from sage.core.printable import one_line
 
 
 class ChatSettings(Strict):
-    """Model for each role, and the number of repairs of a rejected reply."""
+    """Model for each role, and the maximum number of repairs for a rejected reply."""
 
     models: Mapping[Role, ModelChoice]
     repairs: int = 2
@@ -72,16 +72,16 @@ class ChatReasoner:
             )
 
     def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:
-        """Ask the model, and the stand-in, if there is one, where the model is of no use.
+        """Ask the model, and fall back to the stand-in, if any, when the reply is unusable.
 
         Raises
         ------
         BudgetError
             If the next call would exceed the run's budget.
         InputError
-            If the endpoint refuses the key or does not know the model.
+            If the endpoint rejects the key or does not know the model.
         FaultError
-            If the endpoint cannot be reached; without a stand-in, if every reply was refused; if
+            If the endpoint cannot be reached; without a stand-in, if every reply was rejected; if
             the prompt would disclose a patient (`agents.core.disclosure`).
         """
         try:
@@ -135,7 +135,7 @@ class ChatReasoner:
             return (agent.check(given, output) if agent.check else []) + refuse_words(given, output)
 
         def leave_out(output: O) -> O | None:
-            """Return the output without refused parts and remarks; None if that is invalid too."""
+            """Return the output without refused parts and remarks; None if the rest is invalid."""
             output = drop_refused(given, agent.mend(given, output) if agent.mend else output)
             return None if find_problems(output) else output
 

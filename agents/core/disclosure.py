@@ -1,7 +1,7 @@
-"""The gate before every prompt: bounded, typed and aggregated data pass; patient rows do not.
+"""Disclosure gate before every prompt: bounded, typed, aggregate data pass; patient rows do not.
 
-Types keep rows out (an agent's input has no field for them); this module checks again before the
-text is sent. Which aggregates may be selected for it, `validation.disclosure` decides.
+Types keep rows out (an agent's input has no field for them); this module checks again
+before the text is sent. `validation.disclosure` decides which aggregates may be included.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sage.core.errors import FaultError
 
 LONGEST_TEXT = 120_000
 LONGEST_SERIES = 50
-"""Longest series of numbers; a longer field is assumed to hold one value per patient."""
+"""Maximum length of a numeric series; a longer field is assumed to have a value per patient."""
 SHORTEST_IDENTIFIER = 5
 _WORD = re.compile(r"[A-Za-z0-9_.:-]+")
 
@@ -24,7 +24,7 @@ Withheld = Callable[[], Collection[str]]
 
 
 def identifiers(values: Iterable[object]) -> frozenset[str]:
-    """Return the patient identifiers to keep out of prompts, without short, ambiguous ones."""
+    """Return the patient identifiers to keep out of prompts, omitting short, ambiguous strings."""
     texts = {str(value) for value in values}
     return frozenset(
         text
@@ -36,7 +36,7 @@ def identifiers(values: Iterable[object]) -> frozenset[str]:
 def require_disclosable(
     agent: str, given: BaseModel, prompt: str, withheld: Collection[str]
 ) -> None:
-    """Let a prompt pass, or stop the run.
+    """Check that a prompt discloses no patient data, or raise an error that stops the run.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ def require_disclosable(
     Raises
     ------
     FaultError
-        If a field is too long, repeats numbers as a table of patients would, or
-        the text names a patient. The message repeats none of it.
+        If a field is too long, contains as many numbers as a patient table would, or the text
+        names a patient. The message repeats none of the content.
     """
     _require_bounded(agent, given.model_dump(), "input")
     if len(prompt) > 4 * LONGEST_TEXT:
@@ -77,12 +77,12 @@ def _require_bounded(agent: str, value: Any, name: str) -> None:
 
 
 def require_bounded(tool: str, result: BaseModel) -> None:
-    """Let a tool's result pass, or stop the run: no overlong text, no table of patients.
+    """Check that a tool's result has no overlong text or patient table, or raise an error.
 
     Raises
     ------
     FaultError
-        If the result has an overlong text or a table of patients; the message repeats nothing of
-        it.
+        If the result contains an overlong text or a patient table; the message repeats none
+        of the content.
     """
     _require_bounded(tool, result.model_dump(), "result")

@@ -1,4 +1,4 @@
-"""Input of an agent fitted to a model's context by leaving out the least relevant items whole."""
+"""Fitting of an agent's input to a model's context by omitting the least relevant items."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ _WORD = re.compile(r"\w{3,}")
 def fit_input(
     given: I, spare: Sequence[str], fits: Callable[[I], bool]
 ) -> tuple[I, tuple[str, ...]]:
-    """Leave out items of the spare fields until the input fits, each field before the next.
+    """Remove items from the spare fields until the input fits, exhausting each field in turn.
 
-    Kept are the items that share most words, the rarer the better, with the rest of the input; they
-    stay in their order. If the input does not fit without any of them, it is returned so.
+    Items that share the most words with the rest of the input are kept, with rare words
+    weighted more, and they stay in their order. If the input does not fit even without any of
+    them, it is returned without them.
 
     Parameters
     ----------
-    spare : fields of several items, such as "dictionary.genes", the least needed first
+    spare : fields with several items, such as "dictionary.genes", the least needed first
 
     Returns
     -------
-    The input, and for each field how many of how many items were left out.
+    The input, and for each field the number of items left out and the original number.
     """
     left_out = []
     wanted = _words(reduce(lambda rest, path: _with_items(rest, path, ()), spare, given))
@@ -68,7 +69,7 @@ def _words(value: object) -> set[str]:
 
 
 def _rank(items: tuple[Any, ...], wanted: set[str]) -> list[int]:
-    """Order the places of items by their words in common with `wanted`, the most first."""
+    """Rank item positions by the words they share with `wanted`, most words first."""
     words = [_words(item) for item in items]
     number = Counter(word for each in words for word in each)
     shared = [sum(math.log(1 + len(items) / number[w]) for w in each & wanted) for each in words]

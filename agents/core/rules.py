@@ -1,4 +1,4 @@
-"""The reasoner without a model, which applies each agent's deterministic rule."""
+"""Reasoner without a model, which applies each agent's deterministic rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sage.core.llm.turns import Moves, RefusedError, RulePolicy, Task, take_turn
 
 
 class RulesReasoner:
-    """Reasoner that answers with the agents' own rules, without a model, as the report states."""
+    """Reasoner that answers with the agents' own rules; the report states that it used no model."""
 
     name = "rules"
 
@@ -48,7 +48,7 @@ class RulesReasoner:
 
 
 def _moves(agent: Agent[I, O], given: I, resources: Resources) -> Moves[O]:
-    """Return the agent's policy if it has tools, else its rule as a policy with a single move."""
+    """Return the agent's policy if it has tools, else its rule as a single-move policy."""
     if agent.tools and agent.policy is not None:
         return (yield from agent.policy(given, resources))
     return agent.rule(given, resources)

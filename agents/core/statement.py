@@ -1,7 +1,8 @@
-"""Statement of a hypothesis and words for its parts, generated from its fields.
+"""Generated statement of a hypothesis, and phrases for its parts.
 
-The fields define the test. Labels come from the data dictionary and the population's words from its
-filters, so that no sentence can name a variable that is not compared.
+The fields define the test. Labels come from the data dictionary and the description of
+the population from its filters, so that no sentence can name a variable that is not
+compared.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ OPERATORS = {
 
 
 def label_of(key: str, known: Known) -> str:
-    """Return a variable's name in a sentence, from the data dictionary."""
+    """Return a variable's label from the data dictionary, for use in a sentence."""
     kind, _, name = key.partition(":")
     if kind == "expression":
         return ForeignText(f"{name} expression")
@@ -47,7 +48,7 @@ def label_of(key: str, known: Known) -> str:
 
 
 def settle_fields(hypothesis: Hypothesis, known: Known) -> Hypothesis:
-    """Return the hypothesis with labels, population and statement written from its fields."""
+    """Return the hypothesis with labels, population and statement generated from its fields."""
     exposures = tuple(
         exposure
         if exposure.signature is not None
@@ -151,7 +152,7 @@ def _plural(name: str) -> bool:
 def _write_side(
     exposure: Exposure, known: Known, *, other: bool = False, formula: bool = False
 ) -> str:
-    """Write a side of an exposure: a level if it has two, else high or low."""
+    """Describe an exposure group: by its level if the variable has two, else as high or low."""
     if exposure.signature is None:
         exposure = exposure.model_copy(update={"label": label_of(exposure.variable, known)})
     side = name_side(exposure, known.variables, other=other)
@@ -166,14 +167,14 @@ ORDERED = {
 
 
 def _name_exposure(exposure: Exposure, known: Known) -> str:
-    """Return an exposure's name in a sentence, with the formula if it is a signature."""
+    """Return an exposure's name for use in a sentence, with the formula if it is a signature."""
     if exposure.signature is None:
         return label_of(exposure.variable, known)
     return f"{within_sentence(exposure.label)} ({exposure.signature.text})"
 
 
 def _write_modification(hypothesis: Hypothesis, known: Known, names: list[str]) -> str:
-    """Describe how the effect differs by the modifier, from the sign of the product term."""
+    """Describe how the modifier changes the effect, from the sign of the product term."""
     predictive = hypothesis.comparison is Comparison.PREDICTIVE
     at = 0 if predictive else 1
     modifier, effect = hypothesis.exposures[at], hypothesis.exposures[1 - at]
@@ -238,7 +239,7 @@ DIRECTED = (
 )  # fmt: skip
 """Comparisons in which the order of the exposures matters."""
 UNCUT = (Comparison.PER_SD, Comparison.INTERACTION)
-"""Comparisons by a slope or a product, in which each lower side reverses the direction."""
+"""Comparisons by slope or product, in which each "low" exposure reverses the direction."""
 TURNED = {
     Direction.HIGHER_RISK: Direction.LOWER_RISK,
     Direction.LOWER_RISK: Direction.HIGHER_RISK,
@@ -249,15 +250,15 @@ _BESIDE = {
     "covariates", "secondary_endpoints", "subgroups", "causes", "unadjusted_because",
     "negative_endpoint", "relevant",
 }  # fmt: skip
-"""Fields that concern a claim's wording, adjustment or control, but not its content."""
+"""Fields that affect a claim's wording, adjustment or control, but not its content."""
 
 
 def same_claim(hypothesis: Hypothesis) -> tuple[object, ...]:
-    """Compute a key that is equal for hypotheses with the same test, whatever their wording.
+    """Compute a key that is equal for hypotheses with the same test, regardless of wording.
 
-    "High X at higher risk" and "low X at lower risk" are the same claim: with a single exposure, in
-    comparisons of extremes, and with slopes and products, where every lower side reverses the
-    direction.
+    "High X at higher risk" and "low X at lower risk" are the same claim for a single
+    exposure, for comparisons of extremes, and for slopes and products, where every "low"
+    exposure reverses the direction.
     """
     exposures, direction = list(hypothesis.exposures), hypothesis.direction
     comparison = hypothesis.comparison

@@ -28,7 +28,7 @@ STUDY_SIZE = re.compile(
 
 
 class Citation(View):
-    """A source record to which a sentence of the report may refer."""
+    """A source record that a sentence in the report may cite."""
 
     title: Name
     year: int | None = None
@@ -39,13 +39,13 @@ class Citation(View):
 
     @classmethod
     def of(cls, source: Evidence | Record, quote: str) -> Citation:
-        """Cite a record or the evidence of an edge with a sentence of it."""
+        """Cite a record or an edge's evidence by quoting a sentence from it."""
         names = ("title", "year", "doi", "pmid", "retracted")
         return cls(quote=quote, **{name: getattr(source, name) for name in names})
 
     @property
     def key(self) -> str:
-        """The identifier of the source: DOI, else PMID, else title and year."""
+        """Source identifier: DOI, else PMID, else title and year."""
         if self.doi:
             return f"doi:{self.doi.lower()}"
         if self.pmid:
@@ -54,7 +54,7 @@ class Citation(View):
 
     @property
     def study_size(self) -> int | None:
-        """The largest number of patients, tumors or samples that the quotation names."""
+        """The largest number of patients, tumors or samples mentioned in the quotation."""
         found = [int((a or b).replace(",", "")) for a, b in STUDY_SIZE.findall(self.quote)]
         return max(found, default=None)
 
@@ -70,11 +70,12 @@ class Definition(View):
 
 
 class Relationship(View):
-    """An edge of a path as a process, with evidence for and against it.
+    """A path edge described as a process, with evidence for and against it.
 
-    `chain` is the number of the path (from 1) to which the edge belongs, `step` its position there.
-    `supported` is false if graphs with the links swapped at random have as strong a chain: the
-    claim then has no support in the graph. `remark` restates the edge in a model's words.
+    `chain` is the number (from 1) of the path that contains the edge, and `step` is its
+    position there. `supported` is false if graphs with randomly swapped links contain an
+    equally strong chain: the claim then has no support in the graph. `remark` restates the
+    edge in a model's words.
     """
 
     chain: int
@@ -103,10 +104,10 @@ class OntologyBrief(View):
 
 
 class DictionaryView(View):
-    """The part of a cohort's data dictionary that an agent's task needs.
+    """The part of a cohort's data dictionary that an agent needs for its task.
 
-    Contains variables, endpoints and counts; never a patient. `genes` are the expression variables
-    that the task mentions, out of `genes_available` in the cohort.
+    Contains variables, endpoints and counts; never a patient. `genes` are the expression
+    variables mentioned in the task, out of `genes_available` in the cohort.
     """
 
     cohort: Name
@@ -129,7 +130,7 @@ class DictionaryView(View):
         }
 
     def has_variable(self, key: str) -> bool:
-        """Check whether `key` names a variable of this view, or a score of its genes."""
+        """Check whether `key` names a variable in this view, or a score based on its genes."""
         signature = read_signature(key)
         if signature is not None:
             return not signature.split_measured(set(self.genes))[1]
@@ -148,11 +149,12 @@ class DictionaryView(View):
 def dictionary_view(
     dictionary: DataDictionary, terms: list[str], min_count: int = MIN_COUNT
 ) -> DictionaryView:
-    """Reduce `dictionary` to its endpoints, its variables and the genes that `terms` mention.
+    """Reduce `dictionary` to its endpoints, its variables and the genes mentioned in `terms`.
 
-    A cohort may hold twenty thousand genes; a prompt includes only those that the task mentions.
-    Variables and outcomes known in fewer than `min_count` patients are omitted, and so are smaller
-    event counts; levels with fewer patients are pooled, and all counts rounded to its multiples.
+    A cohort may contain twenty thousand genes; a prompt includes only those mentioned in the
+    task. Variables and outcomes known in fewer than `min_count` patients are omitted, and so
+    are smaller event counts; levels with fewer patients are pooled, and all counts are
+    rounded to multiples of `min_count`.
     """
     wanted = {word.upper() for term in terms for word in _words(term)}
     genes = tuple(symbol for symbol in dictionary.expression if symbol.upper() in wanted)
@@ -195,10 +197,10 @@ class EffectView(View):
 
 
 class EarlierClaim(View):
-    """A claim tested in an earlier round, its outcome, and what that suggests.
+    """A claim tested in an earlier round, its outcome, and its implication for the next round.
 
-    `verdict` is the verdict's word (supported, not supported, inconclusive, infeasible), `reason`
-    explains it in a sentence, and `suggests` says what to try or avoid next.
+    `verdict` is the verdict as text (supported, not supported, inconclusive, infeasible),
+    `reason` explains it in a sentence, and `suggests` states what to try or avoid next.
     """
 
     statement: str
@@ -211,9 +213,9 @@ class EarlierClaim(View):
 
 
 class History(View):
-    """Claims and outcomes of earlier rounds, oldest first.
+    """Claims and outcomes from earlier rounds, oldest first.
 
-    `next` is what the campaign's policy would test now; the rules follow it.
+    `next` is the test that the campaign policy would choose now; the rules follow it.
     """
 
     claims: tuple[EarlierClaim, ...] = ()
@@ -221,14 +223,14 @@ class History(View):
 
 
 class Reported(View):
-    """Risk of a worse outcome with more of a variable, as a paper reports it; "none" if denied."""
+    """Risk of a worse outcome with more of a variable, as reported in a paper; "none" if denied."""
 
     variable: str
     risk: Literal["higher", "lower", "none"]
     citation: Citation
 
     def supports(self, hypothesis: Hypothesis) -> bool | None:
-        """Check whether this is the claim's direction; None if the claim has none on this."""
+        """Check whether this agrees with the claim's direction; None if the claim has none here."""
         level = next((x.level for x in hypothesis.exposures if x.variable == self.variable), None)
         directed = hypothesis.direction is not Direction.EITHER
         if level is None or not directed or hypothesis.comparison.is_product:
@@ -238,12 +240,13 @@ class Reported(View):
 
 
 class Draft(View):
-    """A hypothesis with its literature, and ways to sharpen it, as the reviewer sees it.
+    """A hypothesis with its literature, and ways to sharpen it, as seen by the reviewer.
 
-    `refinements` are further exposures that belong to the mechanism; expansion may bring them in
-    when the critics ask for a sharper claim. `concepts` are the literature's names for what the
-    hypothesis combines. `support_absent` says that no search result supports it. `remark` is a
-    model's reason for proposing it. `reported` lists what papers report on its exposures.
+    `refinements` are further exposures in the same mechanism; expansion may add them when the
+    critics ask for a sharper claim. `concepts` are the names used in the literature for the
+    combined elements of the hypothesis. `support_absent` states that no search result
+    supports the hypothesis. `remark` is a model's reason for proposing it. `reported` lists
+    the findings in papers on its exposures.
     """
 
     hypothesis: Hypothesis
@@ -267,7 +270,7 @@ class ReviewedHypothesis(Draft):
 class ExpandedHypothesis(View):
     """The reviewed hypothesis with background, mechanism and clinical meaning.
 
-    `parts` are the concepts whose combination is claimed to be new.
+    `parts` are the concepts whose combination is claimed to be novel.
     """
 
     hypothesis: Hypothesis

@@ -1,9 +1,9 @@
-"""A model's own words: short, with the model's name, and shown only in boxes of their own.
+"""Text written by a model: short, attributed, and shown only in separate boxes.
 
-A reply's field of type `Words` is a plain text if written by a rule of SAGE, and a `ModelText` if
-written by a model. A field of type `OwnText` is empty in a model's reply: its sentence is rendered
-from the other fields. A `ModelText` cannot be formatted into another text: a template shows it in a
-box, a later prompt as a quoted remark.
+A reply field of type `Words` is plain text if written by a SAGE rule, and a `ModelText`
+if written by a model. A field of type `OwnText` is empty in a model's reply: its sentence
+is rendered from the other fields. A `ModelText` cannot be formatted into another text: a
+template shows it in a box, and a later prompt shows it as a quoted remark.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class ModelText(View):
-    """A remark of a model, on one line. `by` is the model's name."""
+    """A model's remark, on one line. `by` is the model's name."""
 
     text: str = Field(max_length=LONGEST)
     by: str
 
     def __str__(self) -> str:
-        """Refuse: the words may not pass for SAGE's own."""
+        """Raise an error, since the remark must not pass for SAGE's own text."""
         raise TypeError("a model's words must be in a separate box")
 
     def __format__(self, form: str) -> str:
-        """Refuse, as `str` does."""
+        """Raise an error, as `str` does."""
         return str(self)
 
 
 def _mark(value: object, info: ValidationInfo) -> object:
-    """Attach the author to a text of a reply; return anything else unchanged."""
+    """Attach the author to text in a reply; return anything else unchanged."""
     author = (info.context or {}).get("author")
     if author is None:
         return value
@@ -60,12 +60,12 @@ def _mark(value: object, info: ValidationInfo) -> object:
 
 
 def _clear(value: object, info: ValidationInfo) -> object:
-    """Return an empty text in a model's reply, whatever it contains."""
+    """Return empty text for a field in a model's reply, regardless of its content."""
     return value if (info.context or {}).get("author") is None else ""
 
 
 def _strip(hypothesis: Hypothesis, info: ValidationInfo) -> Hypothesis:
-    """Remove texts from a model's hypothesis, since SAGE writes them from its fields."""
+    """Remove text from a model's hypothesis, since SAGE generates it from the fields."""
     if (info.context or {}).get("author") is None:
         return hypothesis
     texts = {"statement": "", "rationale": "", "feasibility": "", "unadjusted_because": ""}
@@ -90,13 +90,13 @@ Words = Annotated[
 ]
 """SAGE's own text, or a model's remark."""
 OwnText = Annotated[str, BeforeValidator(_clear), SkipJsonSchema()]
-"""SAGE's own sentence; a model is not asked for it, and cannot fill it in."""
+"""Text written by SAGE; a model is not asked for it and cannot fill it in."""
 PlainHypothesis = Annotated[Hypothesis, AfterValidator(_strip)]
-"""A hypothesis of which a model fills in only the fields."""
+"""A hypothesis in which a model fills in only the fields."""
 
 
 def quote_remark(words: str | ModelText) -> str:
-    """Return SAGE's own text as it is, and a model's remark as a quotation with its author."""
+    """Return SAGE's own text unchanged, and a model's remark as a quotation with its author."""
     if isinstance(words, ModelText):
         return f"written by the model {words.by}, not checked: {quote_text(words.text)}"
     return words
@@ -115,7 +115,7 @@ def remarks_in(value: object) -> Iterator[ModelText]:
 
 
 def refuse_words(given: BaseModel, output: BaseModel) -> list[str]:
-    """List remarks of `output` with digits outside the keys and names in `given`.
+    """List remarks in `output` containing digits outside the keys and names in `given`.
 
     Names in the output's own checked fields, such as a variable's key, count as given.
     """
@@ -129,7 +129,7 @@ def refuse_words(given: BaseModel, output: BaseModel) -> list[str]:
 
 
 def drop_refused(given: BaseModel, output: T) -> T:
-    """Replace each refused remark of the output by a sentence of SAGE's own."""
+    """Replace each refused remark in the output with a sentence written by SAGE."""
     known = _known(given, output)
     changed: T = replace_remarks(
         output, lambda found: LEFT_OUT if _strange(found.text, known) else found
@@ -147,7 +147,7 @@ def _tokens(text: str) -> frozenset[str]:
 
 
 def _strange(text: str, known: frozenset[str]) -> list[str]:
-    """Find keys and tokens with digits that were not given; a bare number never counts as given."""
+    """Find keys and tokens with digits absent from the input; bare numbers are never allowed."""
     keys = [key for key in KEYED.findall(text) if key.lower() not in known]
     found = [
         token

@@ -45,8 +45,8 @@ class Expansion(View):
 def expand(given: ExpansionInput, resources: Resources) -> Expansion:
     """Assemble the expansion from the mechanism and sources of the reviewed hypothesis.
 
-    In a revision the hypothesis is sharpened by the next refinement that the scientist offered; if
-    none is left, it stays unchanged, and the improvements say so.
+    In a revision, the hypothesis is sharpened by the next refinement that the scientist
+    offered; if none is left, it stays unchanged, and the improvements say so.
     """
     reviewed = given.reviewed
     hypothesis, changed, improvements = reviewed.hypothesis, None, []
@@ -80,7 +80,7 @@ def expand(given: ExpansionInput, resources: Resources) -> Expansion:
 
 
 def _background(reviewed: ReviewedHypothesis, ontology: Ontology | None = None) -> str:
-    """Quote the sources' own sentences, including those against the claim."""
+    """Quote sentences from the sources, including those against the claim."""
     found = [ontology.find(concept) for concept in reviewed.concepts] if ontology else []
     diseases = [entry.name for entry in found if entry and entry.type is EntityType.DISEASE]
     disease = diseases[0] if diseases else ""
@@ -96,7 +96,7 @@ def _background(reviewed: ReviewedHypothesis, ontology: Ontology | None = None) 
 
 
 def _quotations(cited: Sequence[Citation], disease: str, ontology: Ontology | None) -> str:
-    """Quote each sentence once, with the cancer of its paper if it differs from the claim's.
+    """Quote each sentence once, with its paper's cancer type if it differs from the claim's.
 
     The cancer of a paper is determined from its title.
     """
@@ -134,12 +134,12 @@ READ_FROM = {
     "mutation": "the tumor's DNA",
     "clinical": "the clinical record",
 }
-"""Origin of a variable's values, by the modality with which its key begins."""
+"""Source of a variable's values, by the modality prefix of its key."""
 GIVEN = "values in the cohort"
 
 
 def _concept(resources: Resources, label: str) -> str:
-    """Return the ontology's name for a variable's label, or the label itself if there is none."""
+    """Return the ontology name for a variable label, or the label itself if there is none."""
     bare = label.removesuffix(" expression").removesuffix(" density").strip()
     entry = resources.ontology.find(bare) or resources.ontology.find(label)
     return entry.name if entry else bare

@@ -1,4 +1,4 @@
-"""The feasibility agent: weights of Table 6 over checks that each cite gathered facts."""
+"""The feasibility agent: weights from Table 6 over checks that each cite gathered facts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from sage.core.files import read_json
 WEIGHTS: dict[StepName, float] = {"data": 35.0, "tools": 25.0, "logic": 25.0, "resources": 15.0}
 """Weights of the steps (SAGE, Table 6)."""
 FEASIBLE_FROM = 70.0
-"""Scores from here on are feasible, if no condition is open."""
+"""Minimum score for a feasible verdict, provided no condition is open."""
 CONDITIONAL_FROM = 50.0
-"""Scores below are infeasible."""
+"""Minimum score for a conditional verdict; lower scores are infeasible."""
 _TITLES: dict[StepName, str] = {
     "data": "data reality",
     "tools": "technical readiness",
@@ -31,23 +31,24 @@ _TITLES: dict[StepName, str] = {
     "resources": "resources",
 }
 _UNSHOWN = 0.5
-"""Score of a step for which no source could be queried: neither credit nor refusal."""
+"""Neutral score for a step for which no source could be queried."""
 
 
 def assess(given: FeasibilityInput, resources: Resources) -> FeasibilityVerdict:
-    """Weigh the gathered facts (see `judge`)."""
+    """Assess feasibility from the gathered facts (see `judge`)."""
     return judge(given.evidence)
 
 
 def judge(evidence: Sequence[EvidenceItem]) -> FeasibilityVerdict:
-    """Score the four steps and decide.
+    """Score the four steps and reach a verdict.
 
-    A step's score is the mean share of its checks; facts that could not be obtained (a service that
-    did not answer) are omitted and listed, never counted as found. The total is the mean of the
-    steps weighted 35, 25, 25, 15 (SAGE, Table 6). A failed blocking fact makes the hypothesis
-    infeasible whatever the total, and so does a total below `CONDITIONAL_FROM`. Otherwise, the
-    hypothesis is feasible if the total is at least `FEASIBLE_FROM` and nothing failed; if not, it
-    is conditionally feasible, with the remedies of the failed facts as conditions.
+    A step's score is the mean share over its checks; facts that could not be obtained (for
+    example, because a service did not answer) are omitted and listed, never counted as found.
+    The total is the mean over the steps weighted 35, 25, 25, 15 (SAGE, Table 6). A failed
+    blocking fact makes the hypothesis infeasible regardless of the total, and so does a total
+    below `CONDITIONAL_FROM`. Otherwise, the hypothesis is feasible if the total is at least
+    `FEASIBLE_FROM` and nothing failed; if not, it is conditionally feasible, with the
+    remedies for the failed facts as conditions.
     """
     steps = tuple(_step(name, WEIGHTS[name], evidence) for name in STEPS)
     score = sum(step.weight * step.score for step in steps) / sum(WEIGHTS.values())
@@ -72,12 +73,12 @@ def judge(evidence: Sequence[EvidenceItem]) -> FeasibilityVerdict:
 
 
 def read_evidence(path: Path) -> tuple[EvidenceItem, ...]:
-    """Read the facts that were gathered for a hypothesis."""
+    """Read the facts gathered for a hypothesis."""
     return tuple(map(EvidenceItem.model_validate, read_json(path)))
 
 
 def list_conditions(found: FeasibilityVerdict, evidence: Sequence[EvidenceItem]) -> tuple[str, ...]:
-    """List what would make the hypothesis feasible, as sentences; empty if it is feasible."""
+    """List the conditions for feasibility as sentences; empty if the hypothesis is feasible."""
     if found.verdict == "feasible":
         return ()
     named = [item for item in evidence if item.id in found.conditions]
@@ -114,7 +115,7 @@ def _step(name: StepName, weight: float, evidence: Sequence[EvidenceItem]) -> St
 
 
 def describe_verdict(found: FeasibilityVerdict) -> str:
-    """Describe the verdict with its score and the step scores in a sentence."""
+    """Describe the verdict with its total and step scores in a sentence."""
     parts = ", ".join(f"{_TITLES[step.name]} {step.score:.0f}" for step in found.steps)
     return f"{found.verdict.replace('_', ' ').capitalize()}: {found.score:.0f} of 100 ({parts})."
 
@@ -160,7 +161,7 @@ def check_feasibility(given: FeasibilityInput, answer: FeasibilityVerdict) -> li
 
 
 def _demand_problems(given: FeasibilityInput, answer: FeasibilityVerdict) -> list[str]:
-    """Check that covariates are demanded by their keys, so that the contract can adopt them."""
+    """Check that required covariates are named by key, so that the contract can adopt them."""
     keys = given.dictionary.keys()
     exposed = {exposure.variable for exposure in given.expanded.hypothesis.exposures}
     return [

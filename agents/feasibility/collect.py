@@ -1,4 +1,4 @@
-"""Gather the facts that the feasibility agent judges, without judging them."""
+"""Collection of the facts that the feasibility agent judges."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def gather(
 
     Parameters
     ----------
-    registries : external registries; with None, the verdict rests on the cohort, the installed
-        packages and the registry alone
+    registries : external registries; if None, the verdict is based only on the cohort, the
+        installed packages and the tool registry
     """
     machine = machine or Machine()
     facts = FactList()

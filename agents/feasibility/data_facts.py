@@ -13,28 +13,28 @@ from validation.core.signature import read_signature
 from validation.disclosure import count_text, safe_count
 
 COMFORTABLE_RATIO = 1.6
-"""A smallest detectable hazard or odds ratio up to here counts in full.
+"""Smallest detectable hazard or odds ratio up to which the power check is fully met.
 
-Prognostic markers of this field commonly report ratios of 1.5 to 2.
+Prognostic markers in this field commonly have reported ratios of 1.5 to 2.
 """
 HOPELESS_RATIO = 4.0
-"""From here on only implausibly strong effects could be seen: infeasible."""
+"""Smallest detectable ratio above which only implausible effects are detectable: infeasible."""
 LEAST_EVENTS = 20
-"""Fewer events than this cannot support any adjusted model: infeasible."""
+"""Minimum number of events for any adjusted model; below it, infeasible."""
 MOST_MISSING = 0.5
-"""A variable missing in more patients than this share is as good as absent."""
+"""Maximum missing share; a variable missing in more patients is treated as absent."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """A variable in the cohort, with the number of patients who have it and the missing share."""
+    """A cohort variable, with the number of patients who have it and the missing share."""
 
     n: int
     missing: float
 
 
 def find_held(dictionary: DataDictionary, key: str) -> Held | None:
-    """Find a variable and the patients who have it, or return None."""
+    """Find a variable and the number of patients who have it, or return None."""
     if key.startswith("expression:") or read_signature(key) is not None:
         if not dictionary.has_variable(key):
             return None
@@ -51,7 +51,7 @@ def data_facts(
     dictionary: DataDictionary,
     numbers: ContractNumbers,
 ) -> None:
-    """Add the facts of the first step: data, events and power."""
+    """Add the facts for the first step: data, events and power."""
     source = f"data dictionary of {dictionary.cohort}"
     found = [_exposure(facts, exposure, dictionary, source) for exposure in hypothesis.exposures]
     for name, keys in (

@@ -10,7 +10,7 @@ from validation.core.hypothesis import CutRule, Direction, Hypothesis
 from validation.disclosure import count_text, safe_count
 
 EVENTS_PER_TERM = 10.0
-"""Events per model term below which a condition is set.
+"""Events per model term below which a condition is imposed.
 
 Source: Peduzzi et al., 1996, Journal of Clinical Epidemiology.
 """
@@ -22,7 +22,7 @@ def logic_facts(
     dictionary: DataDictionary,
     numbers: ContractNumbers,
 ) -> None:
-    """Add the facts of step three: whether the claim can be refuted, and by a fair comparison."""
+    """Add the facts for step three: whether a fair comparison could refute the claim."""
     named, refuted = f"a direction ({hypothesis.direction.replace('_', ' ')}), an", "this direction"
     if hypothesis.direction is Direction.EITHER:
         named, refuted = "an", "both directions"

@@ -1,4 +1,4 @@
-"""Numbers of the draft contract, as feasibility reports them."""
+"""Numbers from the draft contract for the feasibility report."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 
 class ContractNumbers(View):
-    """Group sizes and power of the primary test of a draft contract.
+    """Group sizes and power of the primary test in a draft contract.
 
-    `patients` and `events` are those compared, filters and complete exposures applied; `exposed`
-    is the share of the exposed group among them. `terms` counts the terms of the adjusted model,
-    `unadjusted` has the labels of related variables that are not in it; None if no row was read.
-    `refused` explains why no contract can be drafted; in that case the numbers are empty.
+    `patients` and `events` count the compared patients, after filtering and with complete
+    exposures; `exposed` is the share of the exposed group among them. `terms` counts the
+    terms in the adjusted model; `unadjusted` has the labels of related variables that are not
+    in it, or None if no row was read. `refused` explains why no contract can be drafted; in
+    that case the numbers are empty.
     """
 
     patients: int = 0
@@ -50,11 +51,11 @@ def contract_numbers(
     cohort: Cohort | None = None,
     split: SplitRule | None = None,
 ) -> ContractNumbers:
-    """Compute the numbers of the contract that would be frozen for `hypothesis`.
+    """Compute the numbers in the contract that would be frozen for `hypothesis`.
 
-    Given the cohort, they are the numbers that freezing would write into the contract: actual group
-    sizes, events at the cohort's overall rate, variables that go with the exposure, and no outcome
-    by exposure. Without the cohort, they come from the dictionary.
+    With a cohort, they are the numbers that freezing would write into the contract: actual
+    group sizes, events at the cohort's overall rate, and variables associated with the
+    exposure, but no outcome by exposure. Without a cohort, they come from the dictionary.
     """
     try:
         if cohort is None:
@@ -80,7 +81,7 @@ def contract_numbers(
 
 
 def _terms(contract: Contract, dictionary: DataDictionary) -> int:
-    """Count the terms of the adjusted model; exposures that form groups together count once."""
+    """Count the terms in the adjusted model; exposures that jointly form groups count once."""
     exposures = len(contract.exposures)
     if contract.comparison.is_product:
         exposures += 1

@@ -34,7 +34,7 @@ class ExternalFact:
 
 @runtime_checkable
 class Registry(Protocol):
-    """A service with facts on data, trials, packages or code (entry points `sage.services`)."""
+    """A service with facts on data, trials, packages or code (`sage.services` entry points)."""
 
     step: StepName
     check: str
@@ -43,7 +43,7 @@ class Registry(Protocol):
     async def find_facts(
         self, client: ServiceClient, expanded: ExpandedHypothesis
     ) -> Sequence[ExternalFact]:
-        """Find facts that concern the hypothesis.
+        """Find facts about the hypothesis.
 
         Raises a `ServiceError` if the service gives no usable answer.
         """
@@ -51,7 +51,7 @@ class Registry(Protocol):
 
 
 class Registries:
-    """Query of all registries at once; service errors become facts with `found=None`.
+    """Parallel query of all registries; service errors become facts with `found=None`.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Registries:
         self._policy = policy or Policy(deadline=20.0)
 
     def facts(self, expanded: ExpandedHypothesis) -> list[ExternalFact]:
-        """Collect every registry's facts about the hypothesis, in the order of the registries."""
+        """Collect facts about the hypothesis from every registry, in registry order."""
         runner = Runner()
         try:
             return runner.run(self._collect(expanded))

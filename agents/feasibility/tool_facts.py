@@ -1,4 +1,4 @@
-"""Technical readiness and resources: needed tools and packages, their time and memory."""
+"""Technical readiness and resources: required tools and packages, their time and memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PER_THOUSAND_PATIENTS = 60.0
 _UNKNOWN_TOOL_SECONDS = 120.0
 HOURS_COMFORTABLE = 2.0
 HOURS_ALLOWED = 72.0
-"""Estimated runtime: in full up to the first, infeasible beyond the second."""
+"""Runtime limits in hours: full score up to the first, infeasible beyond the second."""
 _STATUS = {
     "1 - Planning": 0.1,
     "2 - Pre-Alpha": 0.2,
@@ -56,10 +56,10 @@ class Package:
 
 
 def find_package(name: str) -> Package | None:
-    """Find the installed package `name`, or None.
+    """Find the installed package `name`, or return None.
 
-    Maturity follows the declared development status, or else the version: 1 from version 1.0 on,
-    0.8 below.
+    Maturity follows the declared development status, or else the version: 1 from version 1.0
+    on, 0.8 below.
     """
     try:
         facts = metadata.metadata(name)
@@ -99,12 +99,12 @@ def tool_facts(
     dictionary: DataDictionary,
     tools: Sequence[ToolSpec],
 ) -> list[ToolSpec]:
-    """Add the facts of step two: packages and tools that the analysis needs, and what is missing.
+    """Add the facts for step two: packages and tools that the analysis needs, and missing tools.
 
     Parameters
     ----------
-    tools : tools of the registry; each exposure is matched to the tool that shares most words with
-        it
+    tools : tools in the registry; each exposure is matched to the tool that shares the most
+        words with it
 
     Returns
     -------
@@ -151,7 +151,7 @@ def tool_facts(
 
 
 def _tool_for(wanted: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
-    """Find the tool whose name and summary share most words with `wanted`, at least two."""
+    """Find the tool whose name and summary share the most words with `wanted`, at least two."""
     asked = set(words(wanted.replace("_", " ").replace(":", " "))) - {"imag", "density", "score"}
     best, most = None, 0
     for tool in tools:
@@ -168,12 +168,12 @@ def resource_facts(
     tools: Sequence[ToolSpec],
     machine: Machine,
 ) -> None:
-    """Add the facts of step four; slide work uses all cores, and tools state their own costs.
+    """Add the facts for step four; slide work uses all cores, and tools state their own costs.
 
     Parameters
     ----------
-    tools : tools that would have to run on slides, with seconds per slide and MiB; 120 s per slide
-        are assumed if a tool states none
+    tools : tools that would have to run on slides, with seconds per slide and MiB; 120 s per
+        slide is assumed if a tool states no time
     machine : cores, memory in MiB, and whether there is a GPU
     """
     seconds = _ANALYSIS_SECONDS + _PER_THOUSAND_PATIENTS * dictionary.n_patients / 1000.0

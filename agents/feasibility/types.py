@@ -1,4 +1,4 @@
-"""Types of the feasibility agent."""
+"""Types for the feasibility agent."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ STEPS: tuple[StepName, ...] = ("data", "tools", "logic", "resources")
 class EvidenceItem(View):
     """A gathered fact.
 
-    `found` is True, False, or None if the source could not be queried; `share` in [0, 1] is how
-    well the check is met; only `blocking` facts can make a hypothesis infeasible by themselves.
-    `remedy` says what would fix the problem, `adjust_for` which variables of the data dictionary
-    would, as covariates.
+    `found` is True, False, or None if the source could not be queried; `share` in [0, 1] is
+    the degree to which the check is met; only `blocking` facts can make a hypothesis
+    infeasible on their own. `remedy` states what would fix the problem; `adjust_for` lists
+    the data dictionary variables that would fix it as covariates.
     """
 
     id: str
@@ -62,9 +62,10 @@ class FactList:
         Parameters
         ----------
         found : whether the fact is true; None if the source could not be queried
-        share : how well the check is met, clipped to [0, 1]; by default, 1 if found, else 0
-        remedy : what would fix the problem; omitted if the fact was found
-        more : further fields of `EvidenceItem`; a `value` of None may not be shown
+        share : degree to which the check is met, clipped to [0, 1]; by default, 1 if found, else
+            0
+        remedy : action that would fix the problem; omitted if the fact was found
+        more : further fields of `EvidenceItem`; a `value` of None must not be shown
         """
         met = float(bool(found)) if share is None else min(1.0, max(0.0, share))
         self.items.append(
@@ -83,7 +84,7 @@ class FactList:
 
 
 class FeasibilityInput(View):
-    """Input of the feasibility agent (SAGE, 3.2.4): nothing earlier than the expansion."""
+    """Input to the feasibility agent (SAGE, 3.2.4): nothing earlier than the expansion."""
 
     expanded: ExpandedHypothesis
     dictionary: DictionaryView
@@ -91,7 +92,7 @@ class FeasibilityInput(View):
 
 
 class Check(View):
-    """A check of a step; `evidence` are ids of the gathered facts on which it is based."""
+    """A check within a step; `evidence` lists the ids of the facts on which it is based."""
 
     name: str
     share: float = Field(ge=0.0, le=1.0)
@@ -100,7 +101,7 @@ class Check(View):
 
 
 class Step(View):
-    """A step of the assessment. `score` in [0, 100] is the mean share of its checks."""
+    """An assessment step. `score` in [0, 100] is the mean share over its checks."""
 
     name: StepName
     weight: float
@@ -109,11 +110,11 @@ class Step(View):
 
 
 class FeasibilityVerdict(View):
-    """The weighted score, the verdict, and what it would take to change it.
+    """The weighted score, the verdict, and the conditions that would change it.
 
-    `conditions` are ids of facts that failed or are unknown: what would remedy them makes the
-    hypothesis feasible. `adjust_for` lists the required covariates, by their keys in the data
-    dictionary; the contract includes them, or the report explains why not.
+    `conditions` are ids of facts that failed or are unknown; remedying them makes the
+    hypothesis feasible. `adjust_for` lists the required covariates by their data dictionary
+    keys; the contract includes them, or the report explains why not.
     """
 
     steps: tuple[Step, ...]
@@ -125,7 +126,7 @@ class FeasibilityVerdict(View):
 
     @property
     def may_run(self) -> bool:
-        """False if nothing may be computed."""
+        """False if the verdict forbids any computation."""
         return self.verdict != "infeasible"
 
 

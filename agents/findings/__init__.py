@@ -1,1 +1,1 @@
-"""Findings: typed statements on a result, rendered by SAGE and checked against the results."""
+"""Findings: typed statements about a result, rendered by SAGE and checked against the results."""

@@ -1,4 +1,4 @@
-"""The answer to a claim: one sentence written from its results, and the strongest objection."""
+"""Answer to a claim: a sentence written from its results, and the strongest objection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_TESTED = {
     "abandoned": "Not tested: the analysis was given up.",
     "pending": "Not finished.",
 }
-"""Answers of hypotheses without results, by how their evaluation ended."""
+"""Answers for hypotheses without results, by evaluation outcome."""
 VERDICT_WORDS = {
     "supported": "Supported",
     "small_effect": "Small effect",
@@ -28,18 +28,18 @@ VERDICT_WORDS = {
     "abandoned": "Not tested",
     "pending": "Not finished",
 }
-"""Words for a verdict, or for how the evaluation ended, in the order of claims in a report."""
+"""Text for each verdict or evaluation outcome, in the order of claims in a report."""
 UNCONFIRMED = "Not yet confirmed in a second cohort."
 
 
 class Answer(View):
     """The answer to a claim.
 
-    `sentence` says who was compared with whom, what happened, how large the difference was and what
-    was adjusted for. `objection` is the strongest reason for doubt. `verdict` is the verdict, or
-    how the evaluation ended without one. `effect` is the primary
-    estimate with its interval, and `figure` the path of the curve within the run's folder. In the
-    texts of `answer_results`, numbers are written as `[[key]]`.
+    `sentence` states the groups compared, the outcome, the size of the difference and the
+    adjustment. `objection` is the strongest reason for doubt. `verdict` is the verdict, or
+    the outcome of an evaluation without a verdict. `effect` is the primary estimate with its
+    interval, and `figure` is the path to the curve within the run folder. In text from
+    `answer_results`, numbers are written as `[[key]]`.
     """
 
     verdict: str
@@ -51,12 +51,12 @@ class Answer(View):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def verdict_words(self) -> str:
-        """The verdict in words."""
+        """The verdict as text."""
         return VERDICT_WORDS[self.verdict]
 
 
 def answer_results(results: Results, contract: Contract, disease: str = "") -> Answer:
-    """Write the answer of the results to the contract's claim, on patients with `disease`."""
+    """Write the answer to the contract's claim from the results, for patients with `disease`."""
     verdict, primary = results.verdict, results.test(contract.primary)
     doubt = ""
     if verdict.verdict == "inconclusive" and verdict.qualifiers:
@@ -101,7 +101,7 @@ def capitalize(text: str) -> str:
 
 
 def _compare(primary: TestOutcome, contract: Contract, patients: str) -> str:
-    """Write who among `patients` was compared with whom and what happened, without numbers."""
+    """Describe the groups compared among `patients` and the outcome, without numbers."""
     assert primary.effect is not None
     assert primary.p is not None
     endpoint = contract.endpoint(contract.primary_test.endpoint)
@@ -161,7 +161,7 @@ def _compare(primary: TestOutcome, contract: Contract, patients: str) -> str:
 
 
 def _compare_periods(results: Results, contract: Contract, patients: str) -> str:
-    """Write how two groups compare if their hazards cross."""
+    """Describe how two groups compare if their hazards cross."""
     early = results.numbers["period_hazards.early.effect"].value
     worse = early is not None and early > 1
     label = within_sentence(contract.endpoint(contract.primary_test.endpoint).label)
@@ -173,7 +173,7 @@ def _compare_periods(results: Results, contract: Contract, patients: str) -> str
 
 
 def _name_opposite(contract: Contract) -> str:
-    """Name the reference group; if each exposure is at the same level, without their labels."""
+    """Name the reference group, without exposure labels if all exposures have the same level."""
     levels = {use.level for use in contract.exposures}
     cut = all(use.kind != "binary" for use in contract.exposures)
     if len(contract.exposures) == 1 or len(levels) > 1 or not cut:
@@ -193,7 +193,8 @@ def _more(exposure: Exposure) -> str:
 def _details(primary: TestOutcome, contract: Contract, names: Names, *, crossed: bool) -> list[str]:
     """List medians, effect, sample and adjusted effect, as far as the results contain them.
 
-    If the hazards have `crossed`, the effect is given by period, beside the restricted means.
+    If the hazards have `crossed`, the effect is given by period, together with the restricted
+    means.
     """
     key = contract.primary
     medians = [f"kaplan_meier.{group}.median" for group in ("exposed", "reference")]

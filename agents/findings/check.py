@@ -1,4 +1,4 @@
-"""Checks of statements against those that the results support, field by field."""
+"""Field-by-field checks of statements against those that the results support."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ F = TypeVar("F", bound=Statement)
 
 
 def keep_held(stated: Sequence[F], held: Iterable[Held]) -> tuple[F, ...]:
-    """Return the statements that the results support, each once."""
+    """Return the distinct statements that the results support."""
     true = {item.finding for item in held}
     return tuple(dict.fromkeys(item for item in stated if item in true))
 
 
 def refuse_findings(field: str, stated: Sequence[Finding], held: Iterable[Held]) -> list[str]:
-    """Report every statement in `stated` that contradicts the results, with its place.
+    """Report every statement in `stated` that contradicts the results, with its position.
 
     Parameters
     ----------
-    field : the name of the reply's field with the statements
+    field : the name of the reply field that contains the statements
     """
     true = [item.finding for item in held]
     problems = []

@@ -56,7 +56,7 @@ def hold(results: Results, contract: Contract) -> tuple[Held, ...]:
 
 
 def names_of(results: Results, contract: Contract) -> say.Names:
-    """Collect the words and number keys that the sentences need."""
+    """Collect the phrases and number keys needed for the sentences."""
     labels = {endpoint.key: endpoint.label or endpoint.key for endpoint in contract.endpoints}
     labels |= {
         plan.id: plan.note
@@ -103,7 +103,7 @@ def names_of(results: Results, contract: Contract) -> say.Names:
 
 
 def _name_relevant(contract: Contract) -> str:
-    """Name the smallest effect that matters, and if it is a convention of SAGE's."""
+    """Describe the smallest relevant effect, noting when it is SAGE's convention."""
     sources = (RATIO_SOURCE, DIFFERENCE_SOURCE, INDIRECT_SOURCE)
     named = contract.relevant is not None and contract.relevant.source not in sources
     which = "by the contract" if named else "by convention"
@@ -113,7 +113,7 @@ def _name_relevant(contract: Contract) -> str:
 
 
 def describe_covariates(results: Results, contract: Contract) -> str:
-    """Describe the covariates with a term in the adjusted model, and how it was estimated."""
+    """Describe the covariates in the adjusted model and the estimation method."""
     plan, outcome = adjusted_plan(contract), results.test("adjusted")
     if plan is None:
         return ""
@@ -152,7 +152,7 @@ def _list_held(results: Results, contract: Contract, names: say.Names) -> Iterat
 
 
 def _list_compared(results: Results, contract: Contract) -> Iterator[Finding]:
-    """Yield the comparisons; exploring patients do not count if other patients confirm."""
+    """Yield the comparisons, omitting exploration patients if other patients confirm."""
     confirmed = any(test.part == "confirmation" for test in results.tests)
     for test in results.tests:
         if (
@@ -185,7 +185,7 @@ KINDS: dict[
     "secondary": SecondaryEndpoint,
     "subgroup": SubgroupEffect,
 }
-"""Kind of statement for each role of a test."""
+"""Kind of statement for each test role."""
 
 
 def _direction(test: TestOutcome, contract: Contract) -> Direction:
@@ -199,7 +199,7 @@ def _direction(test: TestOutcome, contract: Contract) -> Direction:
 
 
 def _significance(results: Results, test: TestOutcome, contract: Contract) -> Significance:
-    """Return the significance of a test; "open" if error control over the ledger revokes it."""
+    """Return a test's significance; "open" if error control over the ledger revokes it."""
     alpha = contract.rules.alpha
     if test.p is None or test.p >= alpha:
         return "not_significant"

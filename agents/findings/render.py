@@ -54,21 +54,21 @@ SECOND_COHORT, NEW_COHORT = "second cohort", "an independent cohort"
 
 @dataclass(frozen=True)
 class Names:
-    """Words from the results for the subjects of statements.
+    """Phrases from the results for the subjects of statements.
 
     Parameters
     ----------
-    numbers : the results' numbers, by key; a median that was not reached has no value
-    labels : labels by endpoint, or by test for tests in a subgroup
+    numbers : numbers in the results, by key; a median that was not reached has no value
+    labels : labels by endpoint, or by test for subgroup tests
     beside : covariates with a term in the adjusted model
     per : unit of an estimate (" per standard deviation"; empty for groups)
     features : labels of the exposures, in the order of their random features
     drawn : descriptions of the random features that replace each exposure
-    compared : sides of the exposures that are compared ("low CCL21 expression")
-    relevant : the smallest effect that matters ("a hazard ratio of {}, …")
-    known : the known association of the contract's positive control
-    sides : where the effect of a test points ("with shorter overall survival"), by key
-    either : the claim names no direction
+    compared : exposure groups being compared ("low CCL21 expression")
+    relevant : the smallest relevant effect ("a hazard ratio of {}, …")
+    known : the known association used as the contract's positive control
+    sides : direction of each test's effect ("with shorter overall survival"), by key
+    either : whether the claim leaves the direction open
     base : label of the exposure to which the claim's exposure is added
     absent : covariates without a term in the adjusted model
     """
@@ -92,17 +92,17 @@ class Names:
 
     @property
     def measured(self) -> str:
-        """The compared variables, for use within a sentence."""
+        """The compared variables joined with "and", for use within a sentence."""
         return join_names(within_sentence(label) for label in self.features) or "the exposure"
 
     @property
     def lacking(self) -> str:
-        """The compared variables, of which a patient lacks at least one."""
+        """The compared variables joined with "or", for sentences on missing values."""
         *first, last = [f"{within_sentence(label)}" for label in self.features] or ["the exposure"]
         return f"{', '.join(first)} or {last}" if first else last
 
     def name_other(self, place: int) -> str:
-        """Name the exposure beside that at `place`."""
+        """Name the other of two exposures, given the index `place` of the first."""
         return within_sentence(self.features[1 - place])
 
     def name_of(self, subject: str) -> str:
@@ -110,7 +110,7 @@ class Names:
         return within_sentence(self.labels.get(subject, subject))
 
     def write(self, text: str, *keys: str) -> str:
-        """Fill the keys into the text; return an empty text if the results lack one of them."""
+        """Substitute the keys in the text; return empty text if the results lack any of them."""
         if not set(keys) <= self.numbers.keys():
             return ""
         for key in keys:
@@ -120,7 +120,7 @@ class Names:
         return text
 
     def value(self, key: str) -> float | None:
-        """Return the value of a number; None if the results lack it."""
+        """Return a number's value; None if the results lack it."""
         return self.numbers[key].value if key in self.numbers else None
 
 
@@ -318,7 +318,7 @@ MISSING = tuple(f"{Key.MISSING_EFFECT}.{end}" for end in ("effect", "lower", "up
 
 
 def name_unadjusted(labels: Sequence[str]) -> str:
-    """Name the related variables of the cohort that are not adjusted for."""
+    """Name the related cohort variables that are not adjusted for."""
     listed = join_names(within_sentence(label) for label in labels)
     only, relate, are = ("only ", "relates", "is") if len(labels) == 1 else ("", "relate", "are")
     return (

@@ -1,7 +1,8 @@
-"""Kinds of statements on a result.
+"""Kinds of statements about a result.
 
-A statement names its subject and gives direction and outcome as words of a closed list. It contains
-no text and no numbers: SAGE renders it from the results (`agents.findings.render`).
+A statement names its subject and gives its direction and outcome as terms from a closed
+list. It contains no text or numbers: SAGE renders it from the results
+(`agents.findings.render`).
 """
 
 from __future__ import annotations
@@ -13,90 +14,90 @@ from pydantic import Field
 from agents.core.base import View
 
 Direction = Literal["expected", "opposite", "higher", "lower", "unknown"]
-"""By the claim's direction; if it names none, higher or lower risk where a direction is found."""
+"""Direction relative to the claim; for undirected claims, higher or lower risk if found."""
 Significance = Literal["significant", "not_significant", "open"]
 
 
 class Statement(View):
-    """A statement on `subject`: a test's id, a control, a group, a variable, an endpoint."""
+    """A statement about `subject`: a test's id, a control, a group, a variable or an endpoint."""
 
     subject: str
 
 
 class Compared(Statement):
-    """A comparison: which way it points, and whether it is significant after error control."""
+    """A comparison: its direction, and its significance after error control."""
 
     direction: Direction
     outcome: Significance
 
 
 class Effect(Compared):
-    """The claim's comparison, or another one of its endpoint; `subject` is the test's id."""
+    """The claim's comparison, or another on the same endpoint; `subject` is the test's id."""
 
     kind: Literal["effect"] = "effect"
 
 
 class AdjustedEffect(Compared):
-    """A comparison with covariates in the model."""
+    """A comparison adjusted for covariates."""
 
     kind: Literal["adjusted_effect"] = "adjusted_effect"
 
 
 class SubgroupEffect(Compared):
-    """A comparison in some of the patients; it carries no claim."""
+    """A comparison in a subgroup of patients, which supports no claim."""
 
     kind: Literal["subgroup_effect"] = "subgroup_effect"
 
 
 class Interaction(Compared):
-    """A claim on how an effect differs between patients."""
+    """A claim about how an effect differs between patients."""
 
     kind: Literal["interaction"] = "interaction"
 
 
 class SecondaryEndpoint(Compared):
-    """The comparison of another endpoint."""
+    """The comparison for another endpoint."""
 
     kind: Literal["secondary_endpoint"] = "secondary_endpoint"
 
 
 class AddedValue(Statement):
-    """Change in the discrimination of a model by the exposure."""
+    """Change in a model's discrimination when the exposure is added."""
 
     kind: Literal["added_value"] = "added_value"
     outcome: Literal["better", "worse", "open"]
 
 
 class BesideOther(Statement):
-    """One of two exposures at the same level of the other; `subject` is its label."""
+    """Effect of an exposure at the same level of the other; `subject` is the exposure's label."""
 
     kind: Literal["beside_other"] = "beside_other"
     outcome: Literal["adds", "open"]
 
 
 class Control(Statement):
-    """A control that ran: permuted outcome, random features, known positive, negative endpoint."""
+    """A completed control: permuted outcome, random features, known positive, negative endpoint."""
 
     kind: Literal["control"] = "control"
     outcome: Literal["passed", "failed"]
 
 
 class Sensitivity(Statement):
-    """Whether the sign holds over the prespecified choices."""
+    """Stability of the effect's sign over the prespecified analysis choices."""
 
     kind: Literal["sensitivity"] = "sensitivity"
     outcome: Literal["stable", "unstable"]
 
 
 class Assumption(Statement):
-    """What the analysis assumed."""
+    """An assumption of the analysis."""
 
     kind: Literal["assumption"] = "assumption"
     outcome: Literal["holds", "fails", "untestable"]
 
 
 class Replication(Statement):
-    """The claim in a second cohort."""
+    """Replication of the claim in a second cohort."""
 
     kind: Literal["replication"] = "replication"
     outcome: Literal["replicated", "not_replicated", "not_run"]
@@ -115,35 +116,35 @@ class NotAdjustedFor(Statement):
 
 
 class Sample(Statement):
-    """Events beside those that the planned power needs."""
+    """Number of events compared with the number required for the planned power."""
 
     kind: Literal["sample"] = "sample"
     outcome: Literal["enough", "too_few"]
 
 
 class MissingData(Statement):
-    """Patients without a value, and whether they fare otherwise."""
+    """Patients without a value, and whether their outcomes differ."""
 
     kind: Literal["missing_data"] = "missing_data"
     outcome: Literal["none", "some", "unclear", "unrelated", "related"]
 
 
 class Generalization(Statement):
-    """The patients for whom the result speaks; `subject` is the cohort."""
+    """The population to which the result generalizes; `subject` is the cohort."""
 
     kind: Literal["generalization"] = "generalization"
     outcome: Literal["simulated", "one_cohort", "two_cohorts"]
 
 
 class AlternativeExplanation(Statement):
-    """What else could explain the estimate."""
+    """Another possible explanation for the estimate."""
 
     kind: Literal["alternative_explanation"] = "alternative_explanation"
     subject: Literal["chance", "confounding", "selection", "measurement", "reverse_causation"]
 
 
 class NextStep(Statement):
-    """What to do next: which design, on which cohort, variable or endpoint."""
+    """The next step: a design, applied to a cohort, variable or endpoint."""
 
     kind: Literal["next_step"] = "next_step"
     design: Literal["repeat", "enlarge", "adjust", "measure", "test_endpoint", "turn_round"]
@@ -182,7 +183,7 @@ LIMITS = (
 
 
 class Held(View):
-    """A statement that the results support, with its sentence, in which numbers are `[[key]]`."""
+    """A statement supported by the results, with its sentence; numbers appear as `[[key]]`."""
 
     finding: Finding
     sentence: str

@@ -1,1 +1,1 @@
-"""Coding instructions, and the covariates that the feasibility agent demands."""
+"""Coding instructions, and the covariates required by the feasibility agent."""

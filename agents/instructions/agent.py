@@ -1,7 +1,7 @@
-"""Coding instructions: what the contract must specify beyond the hypothesis (SAGE, 3.3 and E.5).
+"""Coding instructions: the contract's specifications beyond the hypothesis (SAGE, 3.3 and E.5).
 
-The contract itself is drafted from the hypothesis by `validation.contracts.contract`; this agent
-settles what the hypothesis leaves open before any outcome is read.
+The contract itself is drafted from the hypothesis by `validation.contracts.contract`;
+this agent settles what the hypothesis leaves open before any outcome is read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from validation.core.hypothesis import Hypothesis
 
 
 class ToolCard(View):
-    """A registered tool in a line."""
+    """One-line summary of a registered tool."""
 
     name: str
     summary: str
@@ -30,7 +30,7 @@ class CodingInstructionsInput(View):
 
 
 class CodingInstructions(View):
-    """Choices to register. Every name is a key of the data dictionary or of the registry."""
+    """Choices to register. Every name is a key in the data dictionary or the registry."""
 
     covariates: tuple[str, ...] = Field(max_length=6)
     secondary_endpoints: tuple[str, ...] = Field(default=(), max_length=3)
@@ -39,7 +39,7 @@ class CodingInstructions(View):
 
 
 def instruct(given: CodingInstructionsInput, resources: Resources) -> CodingInstructions:
-    """Register the hypothesis' own covariates and endpoints."""
+    """Register the hypothesis's own covariates and endpoints."""
     hypothesis = given.expanded.hypothesis
     known = given.dictionary.keys()
     return CodingInstructions(

@@ -1,4 +1,4 @@
-"""Covariates that feasibility demands, added to the contract or refused with a reason."""
+"""Covariates required by feasibility, added to the contract or refused with a reason."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from validation.drafting.draft import MOST_MISSING
 
 
 class Taken(View):
-    """A demanded covariate that is in the contract."""
+    """A required covariate that is in the contract."""
 
     variable: str
     label: Name
 
 
 class NotTaken(Taken):
-    """A demanded covariate that is not in the contract, and the reason."""
+    """A required covariate that is not in the contract, and the reason."""
 
     reason: str
 
 
 class Demands(View):
-    """Covariates demanded by feasibility: in the contract, or not, with the reason."""
+    """Covariates required by feasibility, either in the contract or refused with a reason."""
 
     taken: tuple[Taken, ...] = ()
     not_taken: tuple[NotTaken, ...] = ()
 
     @property
     def added(self) -> str:
-        """The labels of the demanded covariates that are in the contract, as in a sentence."""
+        """Labels of the required covariates that are in the contract, joined for a sentence."""
         return join_names(within_sentence(item.label) for item in self.taken)
 
 
@@ -42,7 +42,7 @@ def take_up(
     dictionary: DataDictionary,
     rules: Rules | None = None,
 ) -> tuple[Hypothesis, Demands]:
-    """Add demanded covariates as far as data and events allow, and report on each demand."""
+    """Add required covariates as far as data and events allow, and report on each of them."""
     rules = rules or Rules()
     endpoint = dictionary.endpoint(hypothesis.endpoint)
     events = 0 if endpoint is None else endpoint.n if endpoint.events is None else endpoint.events

@@ -1,7 +1,7 @@
 """The results interpreter, which selects the most important supported statements (SAGE, 3.3).
 
-It explains the verdict that `validation.verdict.verdict` reached; it cannot change it. It chooses
-and orders typed statements; SAGE writes their sentences.
+It explains the verdict that `validation.verdict.verdict` reached but cannot change it. It
+selects and orders typed statements; SAGE writes their sentences.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from validation.results.results import Word
 
 
 class KeyedNumber(View):
-    """A number of `results.json` as the report may quote it."""
+    """A number from `results.json` in the form quoted in the report."""
 
     key: str
     text: str
@@ -32,7 +32,7 @@ class ContractView(View):
 
 
 class ResultsView(View):
-    """Aggregated results: numbers by key, verdict, supported statements; never a patient."""
+    """Aggregated results: numbers by key, verdict and supported statements, never a patient."""
 
     verdict: Word
     badge: str
@@ -45,7 +45,7 @@ class ResultsView(View):
 
 
 class InterpreterInput(View):
-    """The expanded hypothesis, the contract, the results and figures; no ontology, no paths."""
+    """The expanded hypothesis, the contract, the results and figures, but no ontology or paths."""
 
     expanded: ExpandedHypothesis
     contract: ContractView
@@ -54,7 +54,7 @@ class InterpreterInput(View):
 
 
 class Interpretation(View):
-    """The statements that matter, in order, with a feasibility score of 1 to 10."""
+    """The most important statements, in order, with a feasibility score from 1 to 10."""
 
     findings: tuple[Finding, ...] = Field(min_length=1, max_length=24)
     feasibility_score: int = Field(ge=1, le=10)
@@ -63,7 +63,7 @@ class Interpretation(View):
 
 SCORE = {"supported": 8, "inconclusive": 5, "small_effect": 4, "not_supported": 3}
 HIGHEST_SCORE = {"supported": 10, "inconclusive": 7, "small_effect": 5, "not_supported": 5}
-"""Highest feasibility score of a translation, by verdict."""
+"""Highest feasibility score for clinical translation, by verdict."""
 MOST = 24
 
 
@@ -81,7 +81,7 @@ def interpret(given: InterpreterInput, resources: Resources) -> Interpretation:
 
 
 def check_interpretation(given: InterpreterInput, answer: Interpretation) -> list[str]:
-    """Check that no statement contradicts the results and the score fits the verdict."""
+    """Check that no statement contradicts the results and that the score fits the verdict."""
     problems = refuse_findings("findings", answer.findings, given.results.held)
     highest = HIGHEST_SCORE[given.results.verdict]
     if answer.feasibility_score > highest:

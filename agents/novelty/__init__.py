@@ -1,1 +1,1 @@
-"""Prover, verifier and judge, and the debate between them."""
+"""The prover, verifier and judge, and the debate between them."""

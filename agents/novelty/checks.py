@@ -1,6 +1,6 @@
 """Checks that reject citations that were not retrieved, and claims without citations.
 
-The last guard removes them from a position, whoever wrote it.
+A final guard removes them from any critic's position.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def _unfounded_confidence(given: CriticInput, confidence: float) -> list[str]:
 def without_unretrieved(given: CriticInput, position: Position) -> tuple[Position, tuple[str, ...]]:
     """Return the position without citations that were not retrieved, and the removed citations.
 
-    A claim, answer or flag without a remaining citation is removed as well, and so is a judge's
-    ruling on a flag that no one raised.
+    A claim, answer or flag left without a citation is also removed, and so is a judge's
+    ruling on a flag that was never raised.
     """
     known = _refs(given)
     rejected: list[str] = []

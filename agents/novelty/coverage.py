@@ -1,4 +1,4 @@
-"""Coverage of a panel's searches, and the confidence that the coverage allows."""
+"""Coverage of a panel's searches, and the confidence it supports."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from kg.types import EntityType
 
 LOCAL = "local index"
 LOCAL_ALONE = 0.5
-"""Highest confidence if only the run's own notes were searched: a finding absent from them may well
-be known."""
+"""Highest confidence if only the run's own notes were searched.
+
+A finding missing from the notes may still be known.
+"""
 SERVICES = 0.9
-"""Highest confidence if literature services answered, a tenth less for each that did not."""
+"""Highest confidence if literature services answered; 10% less for each that did not."""
 NOTHING = 0.3
 """Highest confidence if no retrieved record is relevant to the claim."""
 
@@ -58,8 +60,8 @@ def foreign_to(
 ) -> str:
     """Return the claim's disease if no record mentions it.
 
-    An index of another disease's papers cannot show what is known of this disease. The result is
-    empty if a record mentions the disease, or if the claim names none.
+    An index of papers on another disease cannot show what is known about this disease. The
+    result is empty if a record mentions the disease, or if the claim names none.
     """
     keys = [body_key(cited.record) for cited in records]
     for part in parts_of(expanded, ontology):
@@ -76,8 +78,9 @@ def relevant_refs(
 ) -> tuple[str, ...]:
     """Find records that are relevant to the claim beyond its disease and survival.
 
-    A record must mention a specific part (neither disease nor endpoint) and, if the claim has more
-    parts, one other. For the definition of a mention, see `kg.literature.expansion.list_related`.
+    A record must mention a specific part (neither disease nor endpoint) and, if the claim has
+    other parts, at least one of them. For the definition of a mention, see
+    `kg.literature.expansion.list_related`.
     """
     parts = parts_of(expanded, ontology)
     telling = [part.role == "subject" for part in parts]
@@ -107,7 +110,7 @@ def explain_irrelevance(coverage: Coverage) -> str:
 
 
 def within_coverage(position: Position, coverage: Coverage) -> tuple[Position, float | None]:
-    """Cap the confidence at what the coverage allows; also return the original if lowered."""
+    """Cap the confidence at the limit set by the coverage; also return the original if lowered."""
     if position.confidence <= coverage.most_confident:
         return position, None
     allowed = position.model_copy(update={"confidence": coverage.most_confident})

@@ -1,8 +1,8 @@
-"""The debate: initial scores, rounds while the critics disagree, and the mean of the final scores.
+"""The debate: initial scores, rounds while the critics disagree, and a mean final score.
 
-The controller is deterministic given the answers of reasoner and retriever. It does not score
-anything itself: it retrieves literature, asks the critics, rejects citations that were not
-retrieved, applies the update rule, and keeps the transcript.
+The controller is deterministic given the answers from the reasoner and the retriever. It
+does not score anything itself: it retrieves literature, asks the critics, rejects
+citations that were not retrieved, applies the update rule, and keeps the transcript.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _AGENTS: dict[Critic, Agent[Any, Any]] = {"prover": PROVER, "verifier": VERIFIER
 
 
 MIDDLE = 5.5
-"""Score that stands where nothing was judged; nothing depends on it."""
+"""Placeholder score if nothing was judged; no result depends on it."""
 
 
 class Retriever(Protocol):
-    """A search of the literature for several critics at once."""
+    """A single literature search on behalf of several critics."""
 
     def __call__(self, wanted: Mapping[str, Sequence[Query]]) -> Mapping[str, SearchAnswer]:
         """Search, and return an answer for each name in `wanted`."""
@@ -88,7 +88,7 @@ def hold_debate(
     debate: bool = True,
     ontology: Ontology | None = None,
 ) -> DebateOutcome:
-    """Judge the novelty of `expanded` in a debate; errors of the reasoner propagate."""
+    """Judge the novelty of `expanded` in a debate; reasoner errors propagate."""
     present: tuple[Critic, ...] = tuple(critic for critic in CRITICS if critic in critics)
     panel = _Debate(
         expanded, reasoner, retrieve, settings or DebateSettings(), as_of, present, ontology
@@ -166,7 +166,7 @@ class _Debate:
         return self._outcome(initial, scores, upheld, penalty)
 
     def _search(self, wanted: Mapping[str, Sequence[Query]]) -> tuple[float, int, int]:
-        """Run the searches not yet made; return seconds, requests and number of new records."""
+        """Run the searches not yet made; return seconds, requests and the number of new records."""
         limit = self.settings.queries_per_critic
         fresh = {
             name: [query for query in queries if query not in self.asked][:limit]
@@ -202,9 +202,10 @@ class _Debate:
         self.records.append(CitedRecord(ref=f"R{len(self.records) + 1}", record=record))
 
     def _collect_queries(self) -> dict[str, list[Query]]:
-        """Collect the searches that verifier and prover requested in their last positions.
+        """Collect the searches that the verifier and prover requested in their last positions.
 
-        The verifier comes first, so that a source that accepts only one query gets the verifier's.
+        The verifier comes first, so that a source that accepts only one query receives the
+        verifier's.
         """
         last = {
             turn.critic: turn.position.queries
@@ -324,9 +325,9 @@ Argument = tuple[str, frozenset[str]]
 
 
 def list_arguments(position: Position) -> set[Argument]:
-    """List a position's arguments: what each says, and each record on which it rests.
+    """List a position's arguments, each with its content and every supporting record.
 
-    The words around an argument do not make it another one, nor does the id of a claim.
+    An argument is the same regardless of its wording or the id of its claim.
     """
     match position:
         case ProverPosition():
@@ -362,7 +363,7 @@ def _upheld(positions: Sequence[Position]) -> tuple[str, ...]:
 
 
 def _contradictions(transcript: Sequence[Turn]) -> int:
-    """Count distinct records that the verifier cites against the hypothesis or a part of it."""
+    """Count the distinct records that the verifier cites against the hypothesis or part of it."""
     return len(
         {
             ref
@@ -376,7 +377,7 @@ def _contradictions(transcript: Sequence[Turn]) -> int:
 
 
 def opening_queries(expanded: ExpandedHypothesis) -> list[Query]:
-    """Build queries for the whole combination, the statement and pairs, leading parts first."""
+    """Build queries for the full combination, the statement and pairs, leading parts first."""
     parts = expanded.parts
     queries = []
     if len(parts) >= 2:
@@ -387,7 +388,7 @@ def opening_queries(expanded: ExpandedHypothesis) -> list[Query]:
 
 
 def counter_queries(expanded: ExpandedHypothesis) -> list[Query]:
-    """Build queries for work that would overlap or refute: pairs of parts with words of denial."""
+    """Build queries for overlapping or refuting work: pairs of parts with words of denial."""
     doubts = ("not associated", "retracted", "failed to replicate")
     return [
         Query(text=f"{a} {b} {doubt}", phrases=(a, b))
@@ -397,5 +398,5 @@ def counter_queries(expanded: ExpandedHypothesis) -> list[Query]:
 
 
 def pairs(parts: tuple[str, ...]) -> list[tuple[str, str]]:
-    """List pairs of parts, starting with those of the leading parts."""
+    """List pairs of parts, starting with pairs that involve the leading parts."""
     return sorted(combinations(parts, 2), key=lambda pair: sum(parts.index(name) for name in pair))

@@ -1,8 +1,9 @@
 """Findings that contradict a hypothesis's direction, detected from words near a name.
 
-"High FABP5 is associated with longer survival" contradicts "high FABP5 predicts shorter survival".
-The detection is shallow: a level word next to the exposure's name, an outcome word next to survival
-or prognosis, and no negation. It can miss findings, and only serves to point out sentences.
+"High FABP5 is associated with longer survival" contradicts "high FABP5 predicts shorter
+survival". The detection is shallow: it requires a level word next to the exposure's name,
+an outcome word next to survival or prognosis, and no negation. It can miss findings, and
+serves only to flag sentences.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _BAD = re.compile(
 )
 _NEGATED = re.compile(r"\bnot\b|\bno\b|\bneither\b|\bnor\b|\bwithout\b")
 _TEXT = "text:"
-"""Kind of exposure, without a direction, in proposals that are not cohort hypotheses."""
+"""Type of exposure, without a direction, in proposals other than cohort hypotheses."""
 
 
 class Opposition:
@@ -44,16 +45,16 @@ class Opposition:
         ]
 
     def __call__(self, sentence: str) -> bool:
-        """Check whether the sentence reports the opposite of what is claimed about an exposure."""
+        """Check whether the sentence reports the opposite of the claim about an exposure."""
         return False in self._readings(sentence)
 
     @property
     def has_direction(self) -> bool:
-        """True if the hypothesis names a direction, and variables of a cohort with their levels."""
+        """True if the hypothesis has a direction and names cohort variables with their levels."""
         return bool(self._exposures)
 
     def agrees(self, sentence: str) -> bool:
-        """Check whether the sentence confirms the claim on an exposure without contradicting it."""
+        """Check whether the sentence supports the claim about an exposure and never opposes it."""
         return set(self._readings(sentence)) == {True}
 
     def _readings(self, sentence: str) -> list[bool]:

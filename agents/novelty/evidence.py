@@ -1,8 +1,8 @@
-"""Novelty of a hypothesis from co-mentions in retrieved literature, without a model.
+"""Novelty of a hypothesis from co-mentions in the retrieved literature, without a model.
 
-This is a proxy. It counts which parts of the hypothesis occur together, measures how close the
-nearest prior claim is, and finds sentences that deny the hypothesis. It does not follow arguments,
-and the report says so.
+This is a proxy. It counts the parts of the hypothesis that occur together, measures the
+similarity of the nearest prior claim, and finds sentences that deny the hypothesis. It
+does not follow arguments, as the report states.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REFUTATION = re.compile(
 )
 _ASIDE = re.compile(r"\([^()]*\)")
 _MARKED = re.compile(r"\([^()]*\bnegative finding\b[^()]*\)", re.IGNORECASE)
-"""A note's own marker; other bracketed words concern other findings ("contradicts reports …")."""
+"""Pattern for a note's own marker; other bracketed text concerns other findings."""
 _PROGNOSIS = re.compile(r"\b(prognos\w+|outcomes?)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 
@@ -61,9 +61,9 @@ def denies(sentence: str) -> bool:
 class Nearest:
     """A record and its coverage of the hypothesis; for denials, also the sentence.
 
-    `met` gives the related term by which the record names each of `parts`, if not by the part
-    itself; `whole` is False for a sentence that omits an exposure of the claim or names its outcome
-    only as prognosis.
+    `met` gives the related term used in the record for each of `parts` that is not named
+    directly; `whole` is False for a sentence that omits an exposure in the claim or mentions
+    its outcome only as prognosis.
     """
 
     ref: str
@@ -75,14 +75,14 @@ class Nearest:
     whole: bool = True
 
     def list_parts(self) -> str:
-        """List the parts that the record names, for prose."""
+        """List the parts that the record names, for use in a sentence."""
         return ", ".join(
             f"{part} (counted for it: {self.met[part]})" if part in self.met else f"{part}"
             for part in self.parts
         )
 
     def short(self) -> str:
-        """Describe the record in a few words, for prose."""
+        """Describe the record in a few words, for use in a sentence."""
         title = self.record.title
         cut = title if len(title) <= 70 else title[:70].rsplit(" ", 1)[0] + " …"
         return f"{quote_text(cut)}, {self.record.year}" if self.record.year else quote_text(cut)
@@ -92,14 +92,15 @@ class Nearest:
 class Reading:
     """Counts on which the rules' scores are based.
 
-    `pairs` are the hypothesis's pairs of parts, `together[i]` the records that mention both;
-    `several` counts records that mention at least two parts, `single` those that mention one;
-    `degree` gives, per part, the number of other parts it occurs with: its degree in the retrieved
-    co-mention graph. `denials` are sentences that contradict the claim and concern one of its
-    exposures, its outcome and its disease; `negatives` are negative findings on its parts that do
-    not cover all of these; `kin` names the related terms that were counted in place of a part;
-    `unlooked` is the claim's population if no search covered it; `aside` counts records in which a
-    part was ignored because it occurs only in brackets, about reports by others.
+    `pairs` are all pairs of the hypothesis's parts, and `together[i]` are the records that
+    mention both; `several` counts records that mention at least two parts, and `single` those
+    that mention one; `degree` gives, for each part, the number of other parts it occurs with,
+    that is, its degree in the retrieved co-mention graph. `denials` are sentences that
+    contradict the claim and concern one of its exposures, its outcome and its disease;
+    `negatives` are negative findings that cover only some of these; `kin` names the related
+    terms counted in place of a part; `unlooked` is the claim's population if no search
+    covered it; `aside` counts records in which a part was ignored because it occurs only in a
+    bracketed remark on other reports.
     """
 
     parts: tuple[str, ...]
@@ -117,7 +118,7 @@ class Reading:
     aside: int = 0
 
     def names_of_nearest(self) -> str:
-        """Describe the nearest prior claim and the parts that it names, for prose."""
+        """Describe the nearest prior claim and the parts that it names, for use in a sentence."""
         if not self.nearest or not self.nearest[0].parts:
             return "no part of the claim was found in a retrieved record"
         near = self.nearest[0]
@@ -128,7 +129,7 @@ class Reading:
         )
 
     def describe_unsearched(self) -> str:
-        """Describe the part of the claim that was not searched for; empty if there is none."""
+        """Describe the part of the claim that was not searched for; empty if everything was."""
         return f" (not searched for: {self.unlooked})" if self.unlooked else ""
 
     @property
@@ -145,8 +146,8 @@ class Reading:
     def weight(self) -> float:
         """Weight of the evidence by the amount of literature seen, in [0, 1).
 
-        A record that mentions a single part counts half: it shows that the index covers the field,
-        so that a gap in it means something.
+        A record that mentions a single part counts half: it shows that the index covers the
+        field, so that a gap in the index is informative.
         """
         seen = self.several + self.single / 2.0
         return seen / (seen + _HALF_SEEN)
@@ -163,13 +164,14 @@ def count_mentions(
     records: Sequence[CitedRecord],
     ontology: Ontology | None = None,
 ) -> Reading:
-    """Count co-mentions, order prior claims by what they name, and find denying sentences.
+    """Count co-mentions, order prior claims by the parts they name, and find denying sentences.
 
-    A part is mentioned when it, a synonym or one of its kin occurs as whole words, or if words with
-    the same stems occur near each other; denials are matched by names and kin alone. Parts are
-    weighted by their rarity among the retrieved records, 1 / (1 + ln(1 + n)): "bladder cancer" in
-    every record says little. A record's overlap is the mean of the weighted share of parts it
-    mentions and the weighted share of the statement's words that it contains.
+    A part is mentioned when it, a synonym or a related term occurs as whole words, or if
+    words with the same stems occur near each other; denials are matched only by names and
+    related terms. Parts are weighted by their rarity among the retrieved records, 1 / (1 +
+    ln(1 + n)): "bladder cancer" in every record carries little information. A record's
+    overlap is the mean of two weighted shares: the parts it mentions, and the words in the
+    statement that it contains.
     """
     parts = parts_of(expanded, ontology)
     keys = [body_key(cited.record) for cited in records]
@@ -249,7 +251,7 @@ def _nearest(
 
 
 class _Denying:
-    """Finder of sentences that deny most of a claim or report a negative finding on it."""
+    """Finder of sentences that deny most of a claim or report a negative finding about it."""
 
     def __init__(
         self,
@@ -264,7 +266,7 @@ class _Denying:
         self._opposes = Opposition(expanded.hypothesis, ontology)
 
     def __call__(self, cited: CitedRecord) -> tuple[Nearest | None, Nearest | None]:
-        """Return the sentence against the claim, and the negative finding on parts of it."""
+        """Return the sentence against the claim, and the negative finding about parts of it."""
         against: Nearest | None = None
         partial: Nearest | None = None
         record = cited.record
@@ -282,7 +284,7 @@ class _Denying:
         return against, partial
 
     def _negative(self, cited: CitedRecord, sentence: str) -> Nearest | None:
-        """Find a sentence that denies or contradicts the claim, on a subject and another part."""
+        """Find a sentence that denies or contradicts the claim for an exposure and another part."""
         plain = _ASIDE.sub(" ", sentence)
         if not self._opposes(plain) and (not denies(sentence) or self._opposes.agrees(plain)):
             return None
@@ -323,7 +325,7 @@ class _Denying:
         )
 
     def _in_the_disease(self, sentence: str, body: str, disease: Part) -> bool:
-        """Check whether the sentence, or else its record, concerns the disease and no other."""
+        """Check whether the sentence, or otherwise its record, concerns only the given disease."""
         if disease.find_mention(phrase_key(sentence)):
             return True
         if self._ontology and list_other_cancers(sentence, disease.name, self._ontology):
@@ -351,16 +353,17 @@ def _contained(claimed: dict[str, float], held: frozenset[str]) -> float:
 
 
 def score_of(novelty: float, weight: float, prior: float) -> float:
-    """Map a novelty in [0, 1] to [1, 10], shrunk toward the critic's prior if little was seen.
+    """Map a novelty in [0, 1] to [1, 10], shrunk to the critic's prior if evidence is scarce.
 
-    `weight` in [0, 1] is the weight of the evidence by the literature seen (`Reading.weight`).
+    `weight` in [0, 1] is the weight of the evidence by the literature seen
+    (`Reading.weight`).
     """
     blended = weight * novelty + (1.0 - weight) * prior
     return 1.0 + 9.0 * min(1.0, max(0.0, blended))
 
 
 def confidence(seen: Reading, missing: Sequence[MissingSource]) -> float:
-    """Compute the confidence: from 0.1 to 0.9 with more records, 10% less per missing source."""
+    """Compute the confidence: 0.1 to 0.9, rising with records, 10% less per missing source."""
     return round((0.1 + 0.8 * seen.weight) * 0.9 ** len(missing), 4)
 
 

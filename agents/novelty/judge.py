@@ -1,4 +1,4 @@
-"""The judge: weighs both sides, and decides on flags of specious claims."""
+"""The judge: weighs the prover against the verifier, and rules on flags of specious claims."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def synthesize(given: CriticInput, resources: Resources) -> JudgePosition:
 
 
 def _reasons(seen: Reading, refuted: bool) -> tuple[Revision, ...]:
-    """List the changes that a revision would have to make, most important first."""
+    """List the changes needed in a revision, most important first."""
     reasons = []
     for refutation in seen.refutations[:2] if refuted else ():
         text = f"Refuted by {refutation.record.citation()}: {quote_text(refutation.sentence)}"

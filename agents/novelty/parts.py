@@ -1,4 +1,4 @@
-"""Parts of a claim, with the role of each and the names by which a text mentions it."""
+"""Parts of a claim, each with its role and the names under which a text mentions it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNSAID = frozenset(
     map(phrase_key, ("survival", "patient survival", "survival time", "survival outcome",
                      "survival analysis", "long-term survival"))
 )  # fmt: skip
-"""Names by which a text leaves open which kind of survival it means."""
+"""Names that do not specify the type of survival."""
 _RESPONSE = re.compile(r"response to ([\w-]+)", re.IGNORECASE)
 _RESPONDING = ("response", "respond", "responder", "responding")
 _RECEPTORS = {"ER": "estrogen receptor", "PR": "progesterone receptor"}
@@ -43,7 +43,7 @@ _MEASURES = frozenset(
         "cell cancer patient slide per mean median total all any"
     )
 )
-"""Words in a part's name that describe the kind of measurement, not the thing measured."""
+"""Words in a part's name that describe the type of measurement, not the measured quantity."""
 _APART = 2
 """Maximum number of words between two words of a name."""
 _ROLES: dict[EntityType, Literal["disease", "outcome"]] = {
@@ -54,11 +54,12 @@ _ROLES: dict[EntityType, Literal["disease", "outcome"]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the claim; `kin` are related things that count as the part and are reported.
+    """A part of the claim; `kin` are related entities that count as the part and are reported.
 
-    If the part is a response to a drug, `drug` lists the drug's names; a response mentioned next to
-    the drug counts as well. So do the stems of the name's own words, `stems`, near each other
-    ("stroma" for stromal fraction): a part counts as absent only if not even these occur.
+    If the part is a response to a drug, `drug` lists the drug's names; a response mentioned
+    next to the drug also counts. The stems of the words in the name, `stems`, also count if
+    they occur near each other ("stroma" for stromal fraction): a part counts as absent only
+    if not even these occur.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Part:
     def find_mention(self, key: str, *, loose: bool = False) -> str | None:
         """Find the part or related terms in a text prepared by `phrase_key`; None if not mentioned.
 
-        With `loose`, the name's own words near each other count as well.
+        With `loose`, words from the name that occur near each other also count.
         """
         if mentions(key, self.names):
             return self.name
@@ -86,7 +87,7 @@ class Part:
 
 
 def _near(key: str, stems: tuple[str, ...]) -> list[str]:
-    """Find words of a text that start with the stems, near each other; empty if there are none."""
+    """Find words in a text that start with the stems, near each other; empty if there are none."""
     held = key.split()
     for at, word in enumerate(held if stems else ()):
         if not word.startswith(stems):
@@ -101,7 +102,8 @@ def _near(key: str, stems: tuple[str, ...]) -> list[str]:
 def _word_stems(name: str) -> tuple[str, ...]:
     """Return the stems of the words that make a name specific.
 
-    There are none if the words are too short to be distinctive, or are a symbol (CXCL13).
+    The result is empty if the words are too short to be distinctive, or are a symbol
+    (CXCL13).
     """
     own = [stem for stem in words(name) if stem not in _MEASURES]
     symbols = any(len(word) < 4 or not word.isalpha() for word in own)
@@ -113,8 +115,8 @@ def _word_stems(name: str) -> tuple[str, ...]:
 def body_key(record: Record, *, whole: bool = False) -> str:
     """Prepare a record's text for `Part.find_mention`, with receptors written out (ER+ tumors).
 
-    Bracketed remarks on reports by others ("in NMIBC (contradicts reports in MIBC)") are left out,
-    unless `whole`.
+    Bracketed remarks on other reports ("in NMIBC (contradicts reports in MIBC)") are removed
+    unless `whole` is set.
     """
     own = record.body if whole else _REPORTS_OF_OTHERS.sub(" ", record.body)
     return phrase_key(_RECEPTOR.sub(lambda hit: f" {_RECEPTORS[hit[1]]} ", own))
@@ -123,8 +125,8 @@ def body_key(record: Record, *, whole: bool = False) -> str:
 def parts_of(expanded: ExpandedHypothesis, ontology: Ontology | None = None) -> tuple[Part, ...]:
     """Return the parts of the claim, or the statement itself if no part is named.
 
-    If a gene is measured in place of what was asked for (FOXP3 for regulatory T cells), a record on
-    the gene counts for that part, and the report says so.
+    If a gene is measured in place of the requested part (FOXP3 for regulatory T cells), a
+    record on the gene counts for that part, and the report says so.
     """
     parts = [_part(name, ontology) for name in expanded.parts or (expanded.hypothesis.statement,)]
     for exposure in expanded.hypothesis.exposures:
@@ -161,9 +163,10 @@ def _part(name: str, ontology: Ontology | None) -> Part:
 
 
 def _of_others(names: tuple[str, ...], ontology: Ontology | None) -> dict[str, str]:
-    """Map names of a different entity than the first known name to that entity, by the ontology.
+    """Map each name for a different entity than the first known name to that entity.
 
-    For example, a group of search terms joins bladder cancer and urothelial carcinoma.
+    The ontology decides. For example, a group of search terms may join bladder cancer and
+    urothelial carcinoma.
     """
     found = {name: ontology.find(name) for name in names} if ontology is not None else {}
     known = {name: entry for name, entry in found.items() if entry is not None}
@@ -178,7 +181,7 @@ def _initials(name: str, role: str, ontology: Ontology | None) -> tuple[str, ...
 
 
 def not_looked_for(expanded: ExpandedHypothesis) -> str:
-    """Describe the claim's population, which no part represents; empty if it is not restricted."""
+    """Describe the claim's population, which no part represents; empty if it is unrestricted."""
     population = expanded.hypothesis.population
     return population.description if population.filters else ""
 

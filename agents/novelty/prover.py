@@ -1,4 +1,4 @@
-"""The prover: argues for novelty, and has to name the most similar existing work."""
+"""The prover, which argues for novelty and must name the most similar existing work."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _CLAIMS = 3
 
 
 def argue(given: CriticInput, resources: Resources) -> ProverPosition:
-    """Claim as novel the pairs of parts that no retrieved record names together.
+    """Claim novelty for the pairs of parts that no retrieved record names together.
 
-    The score is 0.6 times the share of unseen pairs plus 0.4 times the distance to the nearest
-    prior claim, drawn to an optimistic prior if little literature was seen. After the verifier has
-    answered, the prover moves halfway to the judge for each round with a standing objection.
+    The score is 0.6 times the share of unseen pairs plus 0.4 times the distance to the
+    nearest prior claim, shrunk toward an optimistic prior if little literature was seen.
+    After the verifier has answered, the prover moves halfway to the judge for each round with
+    a standing objection.
     """
     seen = count_mentions(given.expanded, given.records, resources.ontology)
     novelty = 0.6 * seen.unseen_share + 0.4 * (1.0 - seen.closest)

@@ -1,4 +1,4 @@
-"""Sentences for what the critics state in fields."""
+"""Sentences rendered from the fields of the critics' replies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def describe_claim(claim: Claim) -> str:
 
 
 def describe_revision(revision: Revision, records: Mapping[str, Record]) -> str:
-    """Describe a change, with the cited records by author and year."""
+    """Describe a proposed change, citing records by author and year."""
     if revision.text:
         return revision.text
     cited: Iterable[str] = (records[ref].citation() for ref in revision.citations if ref in records)

@@ -20,42 +20,49 @@ CRITICS: tuple[Critic, ...] = ("prover", "verifier", "judge")
 
 
 class DebateSettings(View):
-    """Numbers of SAGE, 3.2.5, if stated there; the others are ours and marked as such.
+    """Debate settings: values stated in SAGE, 3.2.5, and our own choices, marked as such.
 
     `debate_above_sigma` and `converged_below_sigma` are compared with the population standard
-    deviation (divisor n) of the three scores: the three critics are the whole panel, not a sample.
+    deviation (divisor n) of the three scores: the three critics are the whole panel, not a
+    sample.
     """
 
     debate_above_sigma: float = Field(default=1.0, ge=0.0)
-    """SAGE, 3.2.5: a debate starts when sigma is strictly greater."""
+    """Standard deviation above which a debate starts (SAGE, 3.2.5; strict inequality)."""
 
     converged_below_sigma: float = Field(default=0.5, ge=0.0)
-    """SAGE, 3.2.5: a debate ends when sigma is strictly smaller."""
+    """Standard deviation below which a debate ends (SAGE, 3.2.5; strict inequality)."""
 
     max_rounds: int = Field(default=3, ge=0)
-    """SAGE, 3.2.5: at most three rounds."""
+    """Maximum number of rounds (SAGE, 3.2.5: at most three)."""
 
     own_weight: float = Field(default=3.0, gt=0.0)
-    """How many proposals a critic's standing score is worth (ours; see `update`). With three
-    equally confident critics it halves sigma in each round that brings no new evidence."""
+    """Weight of a critic's current score, in numbers of proposals (ours; see `update`).
+
+    With three equally confident critics it halves sigma in each round that brings no new
+    evidence.
+    """
 
     specious_penalty: float = Field(default=2.0, ge=0.0)
-    """Points that every score loses, once, when the judge upholds a specious flag. The paper
-    states that there is a penalty, not how large; this number is ours."""
+    """Points deducted once from every score when the judge upholds a specious flag.
+
+    The paper mentions a penalty but not its size; this number is ours.
+    """
 
     threshold: float = Field(default=5.0, ge=1.0, le=10.0)
-    """Final scores below it send the hypothesis back to expansion (ours; the paper says
-    "predefined")."""
+    """Score below which a hypothesis returns to expansion (ours; "predefined" in the paper)."""
 
     records_per_critic: int = Field(default=12, ge=1)
-    """Retrieved records that a critic sees per retrieval (ours)."""
+    """Number of retrieved records shown to a critic per retrieval (ours)."""
 
     queries_per_critic: int = Field(default=6, ge=1)
-    """Searches that a critic may ask for per round (ours)."""
+    """Number of searches that a critic may request per round (ours)."""
 
     patience_seconds: float = Field(default=1.0, ge=0.0)
-    """Longest wait for a slot under a service's published rate; a service beyond it is named as
-    missing in that round (ours)."""
+    """Maximum wait for a slot under a service's published rate limit (ours).
+
+    A service that would exceed it is reported as missing in that round.
+    """
 
 
 class CitedRecord(View):
@@ -66,11 +73,12 @@ class CitedRecord(View):
 
 
 class Coverage(View):
-    """Coverage of the panel's searches, and the confidence that it allows.
+    """Coverage of the panel's searches, and the confidence that it supports.
 
-    `searched` lists the sources that answered, the local index with its size. `relevant` lists the
-    relevant records: they mention a part of the claim other than disease and endpoint, and another
-    part. `foreign` is the claim's disease if no record mentions it; then none is relevant.
+    `searched` lists the sources that answered; the local index is listed with its size.
+    `relevant` lists the relevant records: they mention a part of the claim other than disease
+    and endpoint, and another part. `foreign` is the claim's disease if no record mentions it;
+    then no record is relevant.
     """
 
     searched: tuple[str, ...] = ()
@@ -87,9 +95,9 @@ Change = Literal[
 
 
 class Claim(View):
-    """A claim of novelty: what the nearest records, `citations`, do not study.
+    """A claim of novelty: a gap not covered by the nearest records, `citations`.
 
-    `parts` are those parts of the hypothesis that the claim is about.
+    `parts` are the parts of the hypothesis that the claim concerns.
     """
 
     id: str
@@ -100,10 +108,11 @@ class Claim(View):
 
 
 class Answer(View):
-    """The verifier's answer to a claim (or to "hypothesis", the whole).
+    """The verifier's answer to a claim, or to the whole hypothesis ("hypothesis").
 
-    "weakens" is a finding against a part of the claim; "refutes" is against the claim itself. For a
-    claim that "stands", a finding may be cited that is not on its exposure, outcome and disease.
+    "weakens" means a finding against a part of the claim; "refutes", a finding against the
+    claim itself. For a claim that "stands", the cited finding may concern another exposure,
+    outcome or disease.
     """
 
     claim: str
@@ -121,7 +130,7 @@ class SpeciousFlag(View):
 
 
 class Revision(View):
-    """A change to the hypothesis that would make it new, and the records that call for it."""
+    """A change to the hypothesis that would make it novel, and the records that call for it."""
 
     change: Change
     text: OwnText = ""
@@ -129,7 +138,7 @@ class Revision(View):
 
 
 class ProverPosition(View):
-    """The prover's assessment: what is new, and compared with which nearest work."""
+    """The prover's assessment: the novel aspects, compared with the nearest existing work."""
 
     kind: Literal["prover"] = "prover"
     score: Score
@@ -140,7 +149,7 @@ class ProverPosition(View):
 
 
 class VerifierPosition(View):
-    """The verifier's assessment: what is already known, or refuted."""
+    """The verifier's assessment: the aspects that are already known or refuted."""
 
     kind: Literal["verifier"] = "verifier"
     score: Score
@@ -154,9 +163,9 @@ class VerifierPosition(View):
 class JudgePosition(View):
     """The judge's synthesis. `upheld` and `overruled` list the claims flagged as specious.
 
-    `reasons` list what a revision would have to change. `plausibility` (is it consistent with
-    current knowledge) and `interest` (would the answer matter) are separate axes, not part of the
-    score; None if they are not judged.
+    `reasons` list the changes needed in a revision. `plausibility` (consistency with current
+    knowledge) and `interest` (importance of the answer) are separate axes, not part of the
+    score; None if they were not judged.
     """
 
     kind: Literal["judge"] = "judge"
@@ -177,7 +186,8 @@ Position = Annotated[ProverPosition | VerifierPosition | JudgePosition, Field(di
 class Turn(View):
     """A critic's position in a round (round 0 is the initial assessment).
 
-    `lowered_from` is the claimed confidence, if the searches support only a lower one.
+    `lowered_from` is the confidence that the critic claimed, if the searches support only a
+    lower value.
     """
 
     round: int
@@ -188,7 +198,7 @@ class Turn(View):
 
 
 class CriticInput(View):
-    """Input of a critic: the expanded hypothesis, retrieved literature, the debate so far."""
+    """Input to a critic: the expanded hypothesis, retrieved literature and the debate so far."""
 
     expanded: ExpandedHypothesis
     records: tuple[CitedRecord, ...]
@@ -212,13 +222,14 @@ class Round(View):
 
 
 class DebateOutcome(View):
-    """Novelty of the hypothesis, and every step to that score.
+    """Novelty of the hypothesis, and every step leading to that score.
 
-    `initial` and `final` are the critics' scores, `sigma` the final population standard deviation,
-    `score` the unweighted mean of `final` (SAGE, 3.2.5). `rounds[0]` is the initial assessment;
-    `debated` is True if a debate took place. `reasons` are for a revision. If no retrieved record
-    is relevant, the claim is not `judged`: the scores are the critics' stances, and no threshold
-    applies. `plausibility` and `interest` are the judge's, on separate axes.
+    `initial` and `final` are the critics' scores, `sigma` is the final population standard
+    deviation, and `score` is the unweighted mean of `final` (SAGE, 3.2.5). `rounds[0]` is the
+    initial assessment; `debated` is True if a debate took place. `reasons` are the reasons
+    for a revision. If no retrieved record is relevant, the claim is not `judged`: the scores
+    are the critics' default positions, and no threshold applies. `plausibility` and
+    `interest` are the judge's ratings on separate axes.
     """
 
     initial: dict[Critic, Score]

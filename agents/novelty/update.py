@@ -27,29 +27,31 @@ def update(
 ) -> FloatArray:
     """Compute each critic's score after a round of confidence-weighted proposals.
 
-    Derivation. The hypothesis has one unknown novelty x. Critic i enters the round believing x ~
-    N(s_i, 1 / (k c_i)): its score s_i is the mean, its confidence c_i the precision up to a scale,
-    and k = `own_weight` says how many proposals its standing belief is worth. In the round each
-    critic j (i too) reads the new evidence and proposes p_j, which all critics treat as a
-    measurement of x with normal error, p_j | x ~ N(x, 1 / c_j). A normal prior with independent
-    normal measurements has the posterior mean
+    Derivation. The hypothesis has one unknown novelty x. Critic i enters the round believing
+    x ~ N(s_i, 1 / (k c_i)): its score s_i is the mean, its confidence c_i the precision up to
+    a scale, and k = `own_weight` is the number of proposals that its current belief is worth.
+    In the round, each critic j (including i) reads the new evidence and proposes p_j, which
+    all critics treat as a measurement of x with normal error, p_j | x ~ N(x, 1 / c_j). A
+    normal prior with independent normal measurements has the posterior mean
 
         s_i' = (k c_i s_i + sum_j c_j p_j) / (k c_i + sum_j c_j),
 
     the precision-weighted mean. Since it is a convex combination of scores and proposals:
 
     - every s_i' stays between the smallest and the largest of them, hence in [1, 10];
-    - if all scores and proposals agree, nothing changes (fixed point), whatever the confidences;
-    - the order of the critics does not matter: permuting them permutes the result, and critics
-      of equal score and confidence end equal;
-    - with equal confidences and unchanged proposals, the distance of every s_i to the mean proposal
-      shrinks by k / (k + n) per round: k = 3 halves sigma of three critics in a round, so that a
-      debate that starts at sigma 2 ends, without new evidence, in the third.
+    - if all scores and proposals agree, nothing changes (fixed point), for any confidences;
+    - the order of the critics does not matter: permuting them permutes the result, and
+      critics with equal scores and confidences end equal;
+    - with equal confidences and unchanged proposals, the distance of every s_i to the mean
+      proposal shrinks by k / (k + n) per round: k = 3 halves the sigma of three critics in
+      each round, so that a debate that starts at sigma 2 and brings no new evidence ends in
+      the third.
 
-    A proposal is a measurement only if it rests on a record or an argument that was not counted
-    before; the sums run over the proposals that are `heard`. If none is, no score moves.
+    A proposal is a measurement only if it is based on a record or an argument not counted
+    before; the sums run over the proposals that are `heard`. If none is, no score changes.
 
-    A critic of zero confidence counts with 0.001, so that its own belief stays defined.
+    A critic with zero confidence is given a confidence of 0.001, so that its own belief stays
+    defined.
 
     Parameters
     ----------
@@ -57,7 +59,7 @@ def update(
     proposals : (n,) scores proposed in the round, each in [1, 10]
     confidences : (n,) in [0, 1]
     own_weight : k, positive
-    heard : (n,) whether the proposal brings something new; default: all do
+    heard : (n,) whether the proposal is based on new evidence; by default, all are
 
     Returns
     -------
@@ -66,10 +68,10 @@ def update(
     Raises
     ------
     ValueError
-        If lengths differ, a value leaves its range, or k is not positive.
+        If lengths differ, a value is out of range, or k is not positive.
 
     Source: SAGE, 3.2.5 ("Bayesian debate"; "scores update iteratively based on each agent's
-    confidence-weighted proposals"). The paper gives no formula; this one is ours.
+    confidence-weighted proposals"). The paper gives no formula; this formula is ours.
     """
     s = np.asarray(scores, dtype=np.float64)
     p = np.asarray(proposals, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The verifier: looks for work that overlaps with the hypothesis or refutes it."""
+"""The verifier, which searches for work that overlaps with the hypothesis or refutes it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def challenge(given: CriticInput, resources: Resources) -> VerifierPosition:
     """Cite the nearest prior claim and every denying sentence against the hypothesis.
 
     The score is 0.7 times the distance to the nearest prior claim plus 0.3 times the share of
-    unseen pairs, reduced by half if a record denies the claim and to 0 if one refutes it, and drawn
-    to a conservative prior if little literature was seen. A refutation (a retraction, a failed
-    replication, an artifact) of most of the hypothesis is flagged as specious.
+    unseen pairs, reduced by half if a record denies the claim and to 0 if a record refutes
+    it, and shrunk toward a conservative prior if little literature was seen. A refutation (a
+    retraction, a failed replication, an artifact) of most of the hypothesis is flagged as
+    specious.
     """
     seen = count_mentions(given.expanded, given.records, resources.ontology)
     novelty = 0.7 * (1.0 - seen.closest) + 0.3 * seen.unseen_share

@@ -1,4 +1,4 @@
-"""The ontologist: defines the terms of paths, and restates edges as processes (SAGE, 3.2.2)."""
+"""The ontologist, which defines terms in paths and restates edges as processes (SAGE, 3.2.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kg.types import Evidence, PathNode, ScoredPath
 
 
 class OntologistInput(View):
-    """Input of the ontologist: the question, and the paths with their passages."""
+    """Input to the ontologist: the question, and the paths with their passages."""
 
     question: Question = Question(prompt="")
     paths: tuple[ScoredPath, ...]
@@ -20,7 +20,7 @@ EVIDENCE_PER_EDGE = 3
 
 
 class TermDefinition(View):
-    """A term of the paths and its meaning, in a sentence or two."""
+    """A term used in the paths and its meaning, in a sentence or two."""
 
     term: str
     definition: Words
@@ -36,17 +36,17 @@ class ProcessStatement(View):
 
 
 class Grounding(View):
-    """The ontologist's answer: text for terms and edges. Evidence stays with the edges."""
+    """The ontologist's reply: text for terms and edges. Evidence remains with the edges."""
 
     definitions: tuple[TermDefinition, ...]
     processes: tuple[ProcessStatement, ...]
 
 
 def ground_paths(given: OntologistInput, resources: Resources) -> Grounding:
-    """Define every entity of the paths and restate each edge as a biological process.
+    """Define every entity in the paths and restate each edge as a biological process.
 
-    Entities without a definition are kept and marked ungrounded, so that the scientist does not
-    build on them unknowingly.
+    Entities without a definition are kept and marked ungrounded, so that the scientist does
+    not build on them unknowingly.
     """
     definitions: dict[str, TermDefinition] = {}
     processes = []
@@ -67,13 +67,13 @@ def ground_paths(given: OntologistInput, resources: Resources) -> Grounding:
 
 
 def _ends(path: ScoredPath, index: int) -> tuple[PathNode, PathNode]:
-    """Return head and tail of the edge after node `index`, in either direction of the path."""
+    """Return the head and tail of the edge after node `index`, in its original direction."""
     first, second = path.nodes[index], path.nodes[index + 1]
     return (first, second) if path.edges[index].forward else (second, first)
 
 
 def _describe_edge(path: ScoredPath, step: int) -> str:
-    """Describe the edge in a sentence with the graph's own words."""
+    """Describe the edge in a sentence, using the graph's own wording."""
     edge = path.edges[step - 1]
     head, tail = _ends(path, step - 1)
     process = f"{head.name} {edge.relation.replace('_', ' ')} {tail.name}"
@@ -89,7 +89,7 @@ def _steps(given: OntologistInput) -> set[tuple[int, int]]:
 
 
 def check_grounding(given: OntologistInput, answer: Grounding) -> list[str]:
-    """Check that every term is defined and every edge restated, and nothing else."""
+    """Check that exactly the given terms are defined and exactly the given edges restated."""
     problems = []
     names = {node.name for path in given.paths for node in path.nodes}
     missing = sorted(names - {definition.term for definition in answer.definitions})
@@ -110,10 +110,10 @@ def cite(evidence: Evidence) -> Citation:
 
 
 def compose_brief(given: OntologistInput, answer: Grounding) -> OntologyBrief:
-    """Combine the ontologist's words with the edges' own evidence.
+    """Combine the ontologist's text with the edges' own evidence.
 
-    Process and citations come from the graph; a model's description of an edge is a separate
-    remark.
+    The process and citations come from the graph; a model's description of an edge is a
+    separate remark.
     """
     words = {definition.term: definition for definition in answer.definitions}
     processes = {(process.chain, process.step): process.process for process in answer.processes}

@@ -1,1 +1,1 @@
-"""Path generation: from the question to a query on the graph (SAGE, 3.2.2)."""
+"""Path generation: from the question to a graph query (SAGE, 3.2.2)."""

@@ -1,4 +1,4 @@
-"""Path generation: from the research prompt to a query on the knowledge graph (SAGE, 3.2.2)."""
+"""Path generation: from the research prompt to a knowledge graph query (SAGE, 3.2.2)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sage.core.models import Passage
 
 
 class PathRequest(View):
-    """Input of path generation: the prompt and its parts."""
+    """Input to path generation: the prompt and its parts."""
 
     prompt: Passage
     question: Question = Question(prompt="")
@@ -31,9 +31,9 @@ class PathQuery(View):
 def read_prompt(given: PathRequest, resources: Resources) -> PathQuery:
     """Leave the choice of concepts to the graph search and set only the disease context.
 
-    The context is the longest disease name of the ontology that the prompt contains; if there is
-    none, the whole prompt is the context. A question in another language is converted to a query by
-    the English names of its parts.
+    The context is the longest disease name in the ontology that occurs in the prompt, or else
+    the whole prompt. A question in another language is converted to a query by the English
+    names of its parts.
     """
     if given.question.language != "en":
         return _by_parts(given.question)
@@ -48,7 +48,7 @@ def read_prompt(given: PathRequest, resources: Resources) -> PathQuery:
 
 
 def _by_parts(question: Question) -> PathQuery:
-    """Build a query from the question's parts: its exposures and its outcome."""
+    """Build a query from the question's exposures and outcome."""
     ends = tuple(part.name for part in question.list_parts(PartRole.ENDPOINT) if part.name)
     starts = tuple(
         part.graph_node or part.name

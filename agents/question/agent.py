@@ -16,7 +16,7 @@ def read_question(given: QuestionInput, resources: Resources) -> Reading:
 
 
 def check_reading(given: QuestionInput, reading: Reading) -> list[str]:
-    """Check that parts have words of the prompt, a name each, and no corrected symbol.
+    """Check that parts quote the prompt, that each has a name, and that no symbol was altered.
 
     There must be an exposure, or a reason why there is none.
     """

@@ -13,7 +13,7 @@ from validation.core.hypothesis import Comparison, Filter, Hypothesis
 
 
 class Carried(View):
-    """A part of the question: kept by the hypothesis (`how`), or dropped (`how` gives why)."""
+    """A part of the question, kept in the hypothesis or dropped; `how` gives the details."""
 
     words: str
     role: PartRole
@@ -22,9 +22,9 @@ class Carried(View):
 
 
 def account(question: Question, hypothesis: Hypothesis) -> tuple[Carried, ...]:
-    """List each named part of the question as kept or dropped, in the order of the question.
+    """List each named part of the question, in order, as kept or dropped.
 
-    Two parts never share an exposure: given "TLS and B cells", a claim on either one drops the
+    Two parts never share an exposure: given "TLS and B cells", a claim about either drops the
     other.
     """
     taken: set[str] = set()
@@ -51,7 +51,7 @@ def unanswered(question: Question, hypothesis: Hypothesis) -> list[str]:
 
 
 def account_line(question: Question, hypothesis: Hypothesis) -> str:
-    """Summarize in one line, for terminal and report, what the claim answers of the question."""
+    """Summarize the question parts that the claim answers in one line, for terminal and report."""
     rows = account(question, hypothesis)
     if not rows:
         return "The question left the claim open."
@@ -78,7 +78,7 @@ def _by_stand_in(part: Part, row: Carried, hypothesis: Hypothesis) -> str:
 
 
 def beyond(question: Question, hypothesis: Hypothesis) -> list[str]:
-    """Return exposures of the hypothesis that no part of the question asked for.
+    """Return exposures in the hypothesis that do not correspond to any part of the question.
 
     If the question has no exposures, any exposure is allowed.
     """
@@ -96,7 +96,7 @@ def beyond(question: Question, hypothesis: Hypothesis) -> list[str]:
 
 
 FIXED = (PartRole.POPULATION, PartRole.ENDPOINT, PartRole.COVARIATE, PartRole.QUALIFIER)
-"""Roles that an exposure cannot fill."""
+"""Roles that cannot be filled by an exposure."""
 
 
 def excluded_keys(question: Question) -> frozenset[str]:
@@ -110,7 +110,7 @@ def excluded_keys(question: Question) -> frozenset[str]:
 
 
 def filters_of(question: Question) -> tuple[Filter, ...]:
-    """Return the conditions on patients that the question names."""
+    """Return the patient conditions named in the question."""
     return tuple(
         condition
         for part in question.parts
@@ -140,7 +140,7 @@ def _breadth(part: Part) -> int:
 
 
 def _kept_by(part: Part, hypothesis: Hypothesis, taken: set[str]) -> str:
-    """Describe what represents the part in the hypothesis; empty if nothing does."""
+    """Describe the element of the hypothesis that represents the part; empty if there is none."""
     exposed = [exposure.variable for exposure in hypothesis.exposures]
     if part.setting:
         return "the whole cohort" if part.testable else ""

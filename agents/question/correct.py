@@ -18,7 +18,7 @@ def apply_corrections(
     replaced: Mapping[PartRole, Sequence[str]],
     dropped: Sequence[str] = (),
 ) -> Question:
-    """Return the contract with the user's corrections, each of which is noted.
+    """Return the contract with the user's corrections, each recorded as a note.
 
     Raises
     ------
@@ -64,14 +64,14 @@ BY_HAND = "the asker's own choice"
 def check_edited(question: Question, given: QuestionInput, read: Question) -> Question:
     """Check an edited contract against the cohort and the original question, and return it.
 
-    Parts that the user assigned to another variable, or left out, are noted; a part whose variables
-    do not match its words is marked wherever it is used.
+    Parts that the user reassigned to another variable or removed are noted; a part whose
+    variables do not match its wording is marked wherever it is used.
 
     Raises
     ------
     InputError
-        If the contract belongs to another question, names a variable or an endpoint that the cohort
-        does not have, or has a condition that no value meets.
+        If the contract belongs to another question, names a variable or an endpoint that the
+        cohort does not have, or has a condition that no value meets.
     """
     if " ".join(question.prompt.split()) != " ".join(given.prompt.split()):
         raise InputError(

@@ -1,4 +1,4 @@
-"""Grounding of a parsed question in cohort, ontology and graph: the contract of the question."""
+"""Grounding of a parsed question in the cohort, ontology and graph, to form its contract."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from validation.core.dictionary import POOLED, level_key
 from validation.inputs.population import two_levels
 
 ADJUSTED = (PartRole.COVARIATE, PartRole.MEDIATOR)
-"""Roles in which a variable of any kind serves with all of its levels."""
+"""Roles that accept a variable of any kind with all of its levels."""
 Fields = dict[str, Any]
-"""Fields of a part that grounding sets."""
+"""Fields of a part that are set by grounding."""
 
 
 def ground(
@@ -43,11 +43,11 @@ def ground(
     vocabulary: Vocabulary,
     original: Reading | None = None,
 ) -> Question:
-    """Look up each part of the question in cohort, ontology and graph.
+    """Look up each part of the question in the cohort, ontology and graph.
 
-    Names come from the reader (rules or a model); keys, stand-ins, supplies and refusals are
-    determined here. Words of the prompt that are in no part or note of the `original` reading, if
-    the asker corrected it, become qualifiers.
+    Names come from the reader (rules or a model); keys, proxies, supplies and refusals are
+    determined here. If the user corrected the `original` reading, words in the prompt that
+    are in none of its parts or notes become qualifiers.
     """
     setting = _setting(given, reading)
     notes = [quote_remark(note) for note in reading.notes]
@@ -80,7 +80,7 @@ def ground(
 
 
 def _unread(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> list[Asked]:
-    """List the words of the prompt that no part and no note has."""
+    """List the words in the prompt that no part or note contains."""
     spoken = [it for part in reading.parts for it in (part.words, part.corrected_from) if it]
     spoken += [it for note in reading.notes for it in re.findall(r'"([^"]+)"', str(note))]
     prompt, text = given.prompt, lower(given.prompt)
@@ -92,12 +92,12 @@ def _unread(given: QuestionInput, reading: Reading, vocabulary: Vocabulary) -> l
 
 
 def _in_short(words: str) -> str:
-    """Return a pattern of the initials of a name, as they follow it in parentheses."""
+    """Return a pattern for a name's initials, as given in parentheses after it."""
     return r" \(" + "".join(re.escape(it[0]) for it in re.findall(r"\w+", lower(words))) + r"s?\)"
 
 
 def _with_exposure(reading: Reading) -> list[Asked]:
-    """Return parts, with a treatment as the exposure if the question asks about nothing else."""
+    """Return the parts, making a treatment the exposure if the question has no other exposure."""
     roles = {part.role for part in reading.parts if not part.negated}
     alone = PartRole.EXPOSURE not in roles and reading.intent is Intent.RELATE
     return [
@@ -109,7 +109,7 @@ def _with_exposure(reading: Reading) -> list[Asked]:
 
 
 def _same(part: Part, earlier: Part) -> bool:
-    """Check whether a word is another name, on the same side, for something already named."""
+    """Check whether a word is another name, at the same level, for an earlier part."""
     if part.role is PartRole.MODIFIER and part.filters == () and part.variables:
         bases = [[key.partition("=")[0] for key in item.variables] for item in (part, earlier)]
         return earlier.role is part.role and bases[0] == bases[1]
@@ -118,7 +118,7 @@ def _same(part: Part, earlier: Part) -> bool:
 
 
 def resolve(asked: Asked, vocabulary: Vocabulary) -> Concept | None:
-    """Find what a part names; of a population, the patients come first."""
+    """Find the entity that a part names; for a population, patient groups are tried first."""
     name = asked.name
     if numbers := find_numbers(lower(name), vocabulary.labels):
         return Concept(numbers[0].name, condition=True, filters=numbers[0].filters)
@@ -169,7 +169,7 @@ def _part(
 def _compare_levels(
     asked: Asked, concept: Concept | None, vocabulary: Vocabulary
 ) -> tuple[Fields | None, str]:
-    """Return what compares the levels that a part names, or those of its variable."""
+    """Return the comparison between the levels that a part names or its variable has."""
     keys = {item.key: item for item in vocabulary.labels.variables}
     if concept is not None and concept.level is not None:
         variable = concept.level.variable
@@ -212,7 +212,7 @@ def _compare_levels(
 
 
 def _pair_levels(parts: list[Part], labels: Labels) -> list[Part]:
-    """Restrict a comparison of two levels to the patients who are at either."""
+    """Restrict a comparison of two levels to patients with either level."""
     out: list[Part] = []
     for part in parts:
         if part.role is PartRole.COMPARATOR and part.supply:  # "KRAS-mutant … than wild type"
@@ -256,10 +256,10 @@ def _cancer(
     setting: Setting,
     vocabulary: Vocabulary,
 ) -> Fields | None:
-    """Return the population that a cancer's name implies: this cohort's, a part, or another's.
+    """Return the population implied by a cancer name: this cohort, part of it, or another.
 
-    It is the whole cohort only if the cohort's title, name or notes have all of its words; the
-    others must be a condition.
+    It is the whole cohort only if the cohort's title, name or notes contain all words of the
+    cancer name; any remaining words must form a condition.
     """
     organ = organ_of(asked.name) or organ_of(concept.name if concept else "")
     if not organ or (concept is not None and concept.kind not in (EntityType.DISEASE, None)):
@@ -328,7 +328,7 @@ def _subgroup(base: Part, concept: Concept, given: QuestionInput) -> Part:
 
 
 def _everybody(concept: Concept, given: QuestionInput, ontology: Ontology) -> str:
-    """Return the treatment of this name or class that the cohort's title says all received."""
+    """Return the treatment of this name or class given to the whole cohort, by its title."""
     title = f" {key_of(given.cohort.title)} "
     if f" {key_of(concept.name)} " in title:
         return concept.name
@@ -374,7 +374,7 @@ def _setting(given: QuestionInput, reading: Reading) -> Setting:
 
 
 def disease_of_graph(names: tuple[GraphName, ...]) -> str:
-    """Return the cancer that most of the graph's links to cancers concern."""
+    """Return the cancer involved in most of the graph's links to cancers."""
     weights: dict[str, int] = {}
     for node in names:
         organ = organ_of(node.name) if node.kind is EntityType.DISEASE else ""

@@ -1,4 +1,4 @@
-"""The cohort's own labels and levels, matched by the stems of their words."""
+"""The cohort's own labels and levels, matched by word stems."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from validation.inputs.population import two_levels
 PREPOSITION = re.compile(
     r"\b(?:at|of|in|on|by|to|for|after|bei|der|des|im|au|de|du)\b", re.IGNORECASE
 )
-"""Words before which a label names what is measured, and after which where or when."""
+"""Prepositions that, in a label, follow the measured quantity and precede a place or time."""
 SHARE = 0.5
-"""Least share of a label's words that a part of it must have to stand for the variable."""
+"""Minimum share of a label's words that a phrase must contain to match the variable."""
 HOLDS, FAILS = (frozenset(term for word in words for term in terms_of(word)) for words in (YES, NO))
 RELATIVE = frozenset(("high", "low", "oth", "mix", "normal", *HOLDS, *FAILS))
-"""Levels that say nothing without the name of their variable."""
+"""Levels that are meaningless without the name of their variable."""
 NEGATION = "non"
-"""Term by which a level says the opposite of its other words ("non-muscle-invasive")."""
+"""Term that negates a level's other words ("non-muscle-invasive")."""
 REFERENCES = frozenset(("never", "no", "placebo", "observ", "control", "negat"))
-"""Levels of a treatment or a habit that mean its absence."""
+"""Levels that mean the absence of a treatment or habit."""
 
 
 @dataclass(frozen=True)
 class LevelMatch:
-    """Levels of a variable that a phrase names; `bare` if it names no variable beside them."""
+    """Levels of a variable that a phrase names; `bare` if it does not also name a variable."""
 
     variable: Variable
     values: tuple[str | float, ...]
     bare: bool = False
     absent: str = ""
-    """The only other level, if the phrase means all but this one ("smokers")."""
+    """The only other level, if the phrase means all but this level ("smokers")."""
 
     @property
     def filters(self) -> tuple[Filter, ...]:
@@ -49,7 +49,7 @@ class LevelMatch:
 
     @property
     def exposure(self) -> tuple[str, Level | None]:
-        """The key that compares these levels with all others, and the exposed side."""
+        """The key for comparing these levels with all others, and the level that is exposed."""
         pair = two_levels(self.variable.levels) if self.variable.kind == "binary" else None
         if pair is not None:
             return self.variable.key, "high" if self.values == (pair[1],) else "low"
@@ -59,10 +59,10 @@ class LevelMatch:
 
 
 class Labels:
-    """Index of a cohort's variables and levels by the words of their names.
+    """Index of a cohort's variables and levels by the words in their names.
 
-    A word of a header that is none of the `known` ones abbreviates the words that begin with it
-    ("meno", "hormon").
+    A header word that is not among the `known` words is taken as an abbreviation of words
+    that begin with it ("meno", "hormon").
     """
 
     def __init__(self, variables: Iterable[Variable], known: Container[str] = ()) -> None:
@@ -85,7 +85,7 @@ class Labels:
         )
 
     def terms(self, phrase: str) -> frozenset[str]:
-        """Reduce a phrase to terms, written as the cohort's headers abbreviate them."""
+        """Reduce a phrase to terms, abbreviated as in the cohort's headers."""
         wanted = terms_of(phrase)
         if not self._short:
             return wanted
@@ -94,9 +94,9 @@ class Labels:
         )
 
     def find(self, phrase: str, *, part: bool = True) -> Variable | None:
-        """Find the variable whose name has the words of a phrase, or the only one with them.
+        """Find the variable whose name matches the words in a phrase, or the only partial match.
 
-        Without `part` the phrase must have all words of the name.
+        Without `part`, the phrase must contain all words of the name.
         """
         return self._of_terms(self.terms(phrase), part=part)
 
@@ -109,7 +109,7 @@ class Labels:
         return next(iter([*exact, *(variable for _, variable in best)]), None)
 
     def nearest(self, wanted: frozenset[str]) -> list[tuple[float, Variable]]:
-        """Rank the variables of which a name has all the words, by their share in it."""
+        """Rank the variables with a name that contains all the words, by their share of it."""
         core, shares = wanted - OPTIONAL, dict[str, float]()
         for (terms, variable), head in zip(self._names, self._heads, strict=True):
             enough = len(core) >= SHARE * len(terms - OPTIONAL)
@@ -132,7 +132,7 @@ class Labels:
     def level(self, phrase: str, *, present: bool | None = None) -> LevelMatch | None:
         """Find the levels that a phrase names: "p16-positive", "basal", "never smokers".
 
-        `present` says that the phrase is a variable of yes and no, as in "with" or "without" it.
+        `present` indicates a yes/no variable, as in "with" or "without" it.
         """
         wanted = self.terms(phrase)
         if present is not None:
@@ -158,13 +158,13 @@ class Labels:
         return None
 
     def reference(self, variable: Variable) -> LevelMatch | None:
-        """Return all levels but the only one that means absence ("never", "placebo")."""
+        """Return all levels except the single level that means absence ("never", "placebo")."""
         absent = [level for level in variable.levels if _terms(level) & REFERENCES]
         rest = tuple(level for level in variable.levels if level not in absent and level != POOLED)
         return LevelMatch(variable, rest, absent=absent[0]) if len(absent) == 1 and rest else None
 
     def upper(self, variable: Variable) -> str:
-        """Return the level of a binary variable that means yes or high, else the last by name."""
+        """Return the binary variable's level meaning yes or high, else the last level by name."""
         levels = sorted(level for level in variable.levels if level != POOLED)
         found = self._side(variable, True) or self.reference(variable)
         high = [level for level in levels if "high" in _terms(level)]
@@ -193,7 +193,7 @@ class Labels:
 
 
 def _levels(variable: Variable) -> Iterator[tuple[str | float, frozenset[str]]]:
-    """List a variable's levels with their words, those that its label or note explains included."""
+    """List a variable's levels with their words, including those explained in its label or note."""
     if variable.kind == "continuous":
         return
     named = re.findall(r"[(,;] ?(\d*) ?=? ?([^\W\d][\w -]*)(?=[,;)])", variable.label)

@@ -1,4 +1,4 @@
-"""Keys that compare spellings of a name, and the shipped tables of names."""
+"""Normalized keys for comparing spellings of a name, and the bundled name tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BRITISH = (
 
 @lru_cache(maxsize=20_000)
 def key_of(phrase: str) -> str:
-    """Normalize a name by undoing case, hyphens, plurals and British spelling."""
+    """Normalize a name by removing differences in case, hyphens, plurals and British spelling."""
     text = unicodedata.normalize("NFKC", phrase).casefold()
     for letter, name in GREEK.items():
         text = text.replace(letter, name)
@@ -49,7 +49,7 @@ def _singular(word: str) -> str:
 
 @lru_cache(maxsize=8)
 def read_table(name: str) -> tuple[tuple[str, ...], ...]:
-    """Read the rows of a shipped table without its header."""
+    """Read the rows of a bundled table without its header."""
     with (TABLES / name).open(encoding="utf-8", newline="") as handle:
         rows = list(csv.reader(handle, delimiter="\t", quoting=csv.QUOTE_NONE))
     return tuple(tuple(row) for row in rows[1:])
@@ -57,14 +57,14 @@ def read_table(name: str) -> tuple[tuple[str, ...], ...]:
 
 @lru_cache(maxsize=4)
 def word_list(name: str) -> frozenset[str]:
-    """Load a shipped list of words: `function` words without content, or `foreign` words."""
+    """Load a bundled word list: `function` words without content, or `foreign` words."""
     return frozenset(
         word for row in read_table("word_lists.tsv") if row[0] == name for word in row[1].split()
     )
 
 
 def is_english(prompt: str) -> bool:
-    """Check that neither the letters nor the function words of a prompt are of another language."""
+    """Check that a prompt's letters and function words are not from another language."""
     letters = [char for char in prompt if char.isalpha()]
     other = sum(not unicodedata.name(char, "").startswith(("LATIN", "GREEK")) for char in letters)
     if other > len(letters) / 5:
@@ -86,23 +86,24 @@ SIGNED = (
     (re.compile(r"(?<=[A-Z0-9])-(?=\s|$)"), " negative"),
 )
 GLUED = re.compile(r"(?<=[a-z]{2})(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})|_+")
-"""Places where the words of a header meet ("TCellsCD8", "fac_meno")."""
+"""Boundaries between joined words in a header ("TCellsCD8", "fac_meno")."""
 ENDINGS = (
     "ations", "ation", "ational", "ated", "ating", "ative", "asis", "ases", "atic", "ions",
     "ion", "ious", "ing", "ers", "er", "ed", "al", "ar", "ally", "ly", "ive", "ity", "ic",
     "ical", "us", "ei", "um", "ae", "ous", "ant", "ent", "es", "s", "a", "e", "i", "y",
 )  # fmt: skip
-"""Endings that do not change what a word is about."""
+"""Endings that do not change the subject of a word."""
 OPTIONAL = frozenset(("tumor",))
-"""Terms that a name may have or lack: "tumor size", "size"."""
+"""Terms that may be present in or absent from a name: "tumor size", "size"."""
 
 
 @lru_cache(maxsize=20_000)
 def terms_of(phrase: str, *, label: bool = False) -> frozenset[str]:
-    """Reduce a name to the stems of its words, without units and words for amounts.
+    """Reduce a name to the stems of its words, without units and quantity words.
 
-    Words that mean the same have one stem: levels as `validation.core.levels` spells them, others
-    as in `tables/words.tsv`. The words of a `label` may be German or French, and compounds.
+    Words with the same meaning share a stem: levels as spelled in `validation.core.levels`,
+    others as in `tables/words.tsv`. The words in a `label` may be German or French, and
+    compounds.
     """
     for sign, word in SIGNED:
         phrase = sign.sub(word, phrase)
@@ -124,7 +125,7 @@ def terms_of(phrase: str, *, label: bool = False) -> frozenset[str]:
 
 @lru_cache(maxsize=2)
 def list_known(label: bool) -> dict[str, tuple[str, ...]]:
-    """List the words that have a common form, with the words of that form."""
+    """List the words that have a common form, each with the words in that form."""
     found: dict[str, tuple[str, ...]] = {
         _without_accents(word): (level,)
         for word, level in SPELLINGS.items()

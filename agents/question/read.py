@@ -1,7 +1,8 @@
 """Rule-based reading of an English question: match names, then infer roles from nearby words.
 
-Names are matched against the cohort's own labels first, then against the ontology. Every other
-word is a cue that a rule used, a stop word, or left unread (`find_unread`), which is never silent.
+Names are matched against the cohort's own labels first, then against the ontology. Every
+other word is a cue used by a rule, a stop word, or an unread word that is always reported
+(`find_unread`).
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ PLACES = {
     "before": rf"\b(?:{{0}})\s+(?:{OF} )?(?:(?:the|an?) )?$",
     "next": r"[\s-]*(?:{0})\b",
 }
-"""Patterns of a cue that stands anywhere, right before a name, or right after it."""
+"""Patterns for a cue that may occur anywhere, right before a name, or right after it."""
 
 
 def _load_cues() -> Iterator[tuple[str, str, re.Pattern[str]]]:
-    """Load the cues of a reading: what each means, where it stands, and its pattern."""
+    """Load the reading cues: the meaning, position and pattern of each."""
     parts: dict[str, str] = {}
     for name, place, words in read_table("cues.tsv"):
         filled = re.sub(r"<(\w+)>", lambda part: parts[part[1]], words)
@@ -54,9 +55,9 @@ RELATIONS = [
     for name, place, pattern in CUES
     if place in ("then", "since")
 ]
-"""Relations besides that of exposure and outcome: the role of the names after or before a cue."""
+"""Relations other than exposure to outcome, with the role of names after or before a cue."""
 PLAIN_OUTCOMES = [(pattern, name) for name, place, pattern in CUES if place == "outcome"]
-"""Everyday words for an outcome, with the outcome that they mean."""
+"""Everyday terms for an outcome, each with the outcome it means."""
 WORSE, BETTER = CUE["worse"], CUE["better"]
 BOTH_WAYS = re.compile(
     rf"{WORSE.pattern} and {BETTER.pattern}|{BETTER.pattern} and {WORSE.pattern}"
@@ -97,9 +98,9 @@ class Match:
 def find_unread(
     prompt: str, read: Iterable[tuple[int, int]], vocabulary: Vocabulary, outcomes: Collection[str]
 ) -> list[tuple[int, int]]:
-    """Find the runs of words that are in no span that was `read`, no cue and no stop word.
+    """Find sequences of words that are in no `read` span and are neither cues nor stop words.
 
-    An everyday word for an outcome is a cue only if none of the `outcomes` is another one.
+    An everyday word for an outcome is a cue only if none of the `outcomes` differs from it.
     """
     text = lower(prompt)
     plain = [it for it, name in PLAIN_OUTCOMES
@@ -123,19 +124,19 @@ def find_unread(
 
 
 def _widen(text: str, start: int, end: int) -> tuple[int, int]:
-    """Add the words beside a name that say on which side patients are, and who they are."""
+    """Extend a name's span with adjacent words that describe a level or the patients."""
     before = CUE["sided"].search(text[:start])
     after = BESIDE.match(text[end:])
     return before.start() if before else start, end + (after.end() if after else 0)
 
 
 def lower(prompt: str) -> str:
-    """Return a text in lower case that has the same positions."""
+    """Convert a text to lower case without changing character positions."""
     return "".join(low if len(low := char.lower()) == 1 else char for char in prompt)
 
 
 class Matcher:
-    """Matcher of a prompt's words against a vocabulary."""
+    """Matcher that finds vocabulary names in a prompt."""
 
     def __init__(self, prompt: str, vocabulary: Vocabulary) -> None:
         self.prompt = prompt
@@ -163,7 +164,7 @@ class Matcher:
         return [Word(piece, at, at + len(piece)) for piece, at in zip(pieces, starts, strict=True)]
 
     def _match(self) -> list[Match]:
-        """Match numbered subgroups, then the longest names and levels from the left."""
+        """Match numbered subgroups, then the longest names and levels from left to right."""
         found: list[Match] = []
         for item in find_numbers(self.text, self.vocabulary.labels):
             concept = Concept(item.name, condition=True, filters=item.filters)
@@ -186,7 +187,7 @@ class Matcher:
         return found
 
     def _name(self, phrase: str, start: int, end: int) -> Match | None:
-        """Match a phrase by its words, and by what the words around it say of patients."""
+        """Match a phrase by its words, and by what nearby words indicate about patients."""
         if self._is_list(phrase):
             return None
         before, after = self.text[:start], self.text[end:]
@@ -212,14 +213,14 @@ class Matcher:
         return Match(start, end, bare, concept)
 
     def _one_side(self, phrase: str, concept: Concept) -> bool:
-        """Check whether a name ("high mutational burden") is one side of a measured variable."""
+        """Check whether a name ("high mutational burden") is one level of a measured variable."""
         rest, sided = re.subn(r"^(?:high|low)[- ]", "", phrase, count=1, flags=re.IGNORECASE)
         measured = self.vocabulary.find(rest) if sided else None
         known = bool(concept.variables or concept.filters)
         return measured is not None and bool(measured.variables) and not known
 
     def _respell(self) -> list[tuple[int, int]]:
-        """Match misspelled names and return the words that stay unread."""
+        """Match misspelled names and return the words that remain unread."""
         unread: list[tuple[int, int]] = []
         outcomes = [it.concept.name for it in self.matches if it.concept.outcome]
         spans = [(it.start, it.end) for it in self.matches]
@@ -234,14 +235,14 @@ class Matcher:
         return unread
 
     def _explaining(self, end: int, matches: list[Match]) -> str:
-        """Return the measured name in parentheses that explains the words before it."""
+        """Return the measured name in parentheses that explains the preceding words."""
         found = (
             it.phrase for it in matches if it.concept.measured and self.text[end : it.start] == " ("
         )
         return next(found, "")
 
     def _is_respelled(self, start: int, end: int) -> bool:
-        """Match unread words, alone or with a neighbor, as a misspelled name; note how."""
+        """Match unread words, singly or with a neighbor, as a misspelled name; record a note."""
         first = next((it.start for it in self.matches if it.end + 1 == start), start)
         spans = [(it.start, it.end) for it in self.matches] + [
             (it.start, it.end) for it in self.words
@@ -261,7 +262,7 @@ class Matcher:
         return False
 
     def is_group(self, start: int, end: int) -> bool:
-        """Check whether words say which patients are meant ("in HER2-positive breast cancer")."""
+        """Check whether words specify a patient group ("in HER2-positive breast cancer")."""
         beside = next((it for it in self.matches if it.start == end + 1), None)
         disease = beside is not None and organ_of(beside.phrase)
         after = self.text[end:]
@@ -272,7 +273,8 @@ class Matcher:
     def _is_list(self, phrase: str) -> bool:
         """Check whether a phrase lists several names.
 
-        It does if beside a word of a list nothing is added to the name, or any of a kind is meant.
+        It does if, apart from list words, nothing is added to the name, or any of a kind is
+        meant.
         """
         listed = JOINED.split(phrase)
         pieces = [terms_of(piece) - OPTIONAL for piece in listed]
@@ -283,7 +285,7 @@ class Matcher:
         return bool(AGAINST.search(f"{phrase} ")) or every or (len(pieces) > 1 and any(spare))
 
     def is_against(self, start: int) -> bool:
-        """Check whether what begins here is compared with what is before ("than those with …")."""
+        """Check whether the text here is compared with what precedes it ("than those with …")."""
         ends = [match.end for match in self.matches if match.end <= start]
         return bool(AGAINST.match(self.text, max(ends, default=0), start))
 
@@ -293,7 +295,7 @@ class Matcher:
 
 
 def _without_nouns(matches: list[Match]) -> list[Match]:
-    """Drop the words that only describe the name beside them ("the gene HPRT1", "women")."""
+    """Drop matches that only describe an adjacent name ("the gene HPRT1", "women")."""
 
     def is_noun(match: Match) -> bool:
         concept, beside = match.concept, [
@@ -311,7 +313,7 @@ def _without_nouns(matches: list[Match]) -> list[Match]:
 
 
 def match_within(name: str, vocabulary: Vocabulary) -> Concept | None:
-    """Return the only concept within a longer name, if the rest of the name is read."""
+    """Return the only concept within a longer name, if the remaining words are recognized."""
     matcher = Matcher(name, vocabulary)
     stop = word_list("function")
     concepts = [it.concept for it in matcher.matches if it.phrase.casefold() not in stop]
@@ -319,7 +321,7 @@ def match_within(name: str, vocabulary: Vocabulary) -> Concept | None:
 
 
 def read_by_rules(prompt: str, vocabulary: Vocabulary) -> Reading:
-    """Read a question's intent and parts; refuse what cannot be read, with a remedy."""
+    """Read a question's intent and parts; refuse unreadable questions, with a remedy."""
     if not re.search(r"[^\W\d_]{2,}", prompt):
         return Reading(intent=Intent.DISCOVER, refusals=(EMPTY,))
     if not is_english(prompt):
@@ -444,7 +446,7 @@ def _is_drug_record(matcher: Matcher, match: Match) -> bool:
 
 
 def _level(matcher: Matcher, match: Match) -> Level | None:
-    """Return the side that a name is asked about ("high CD8", "larger nuclei")."""
+    """Return the level at which a name is queried ("high CD8", "larger nuclei")."""
     first, _, rest = match.phrase.casefold().partition(" ")
     after = re.match(IS_SIDE, matcher.text[match.end :])
     texts = (
@@ -459,9 +461,9 @@ def _level(matcher: Matcher, match: Match) -> Level | None:
 
 
 def _find_compared(matcher: Matcher, related: Collection[Match]) -> dict[Match, PartRole]:
-    """Find patients that are compared ("luminal A … than luminal B"), also with all others.
+    """Find compared patient groups ("luminal A … than luminal B"), or a group versus all others.
 
-    If something else that is not `related` comes first, its effect is compared between them.
+    If something other than `related` comes first, its effect is compared between the groups.
     """
     out: dict[Match, PartRole] = {}
     for first, second in pairwise([match for match in matcher.matches if match.concept.condition]):
@@ -493,7 +495,7 @@ def _find_compared(matcher: Matcher, related: Collection[Match]) -> dict[Match, 
 
 
 def _find_related(matcher: Matcher) -> dict[Match, PartRole]:
-    """Find the matches that a cue makes mediators, modifiers or covariates, with listed ones."""
+    """Find the mediators, modifiers or covariates marked by a cue, including listed names."""
     plain = [
         it
         for it in matcher.matches
@@ -526,9 +528,9 @@ def _find_related(matcher: Matcher) -> dict[Match, PartRole]:
 
 
 def _place_unread(matcher: Matcher, parts: list[Asked]) -> list[Asked]:
-    """Give the words that nothing explains the role that the words around them suggest.
+    """Assign roles to unexplained words from the surrounding words.
 
-    A single word between what is asked about and its outcome is the verb of the question.
+    A single word between the exposure and its outcome is the verb of the question.
     """
     unknown: list[Asked] = []
     exposed = any(part.role is PartRole.EXPOSURE and not part.negated for part in parts)
@@ -563,7 +565,7 @@ def _place_unread(matcher: Matcher, parts: list[Asked]) -> list[Asked]:
 
 
 def _is_verb(matcher: Matcher, start: int, end: int) -> bool:
-    """Check whether an unread word is in the place of the verb, and no known verb is."""
+    """Check whether an unread word takes the place of the verb, and there is no known verb."""
     before = [it for it in matcher.matches if it.end <= start and not it.concept.outcome]
     after = [it for it in matcher.matches if it.start >= end and it.concept.outcome]
     word = matcher.text[start:end]

@@ -47,7 +47,7 @@ LINK = re.compile(r"\s*\b(?:of|is|was|are|were)?\s*$")
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition named in a text, with its position; no filters if the cohort has none for it."""
+    """A condition named in a text, with its position; no filters if the cohort lacks it."""
 
     start: int
     end: int
@@ -56,7 +56,7 @@ class Condition:
 
 
 def find_numbers(text: str, labels: Labels) -> list[Condition]:
-    """Find the bounds and the numbered stages or grades in a lower-case English text."""
+    """Find bounds and numbered stages or grades in a lower-case English text."""
     return [*_find_bounds(text, labels), *_find_stages(text, labels)]
 
 
@@ -97,7 +97,7 @@ def invert_filters(filters: Iterable[Filter]) -> tuple[Filter, ...]:
 
 
 def _find_bounds(text: str, labels: Labels) -> Iterator[Condition]:
-    """Find bounds on the variable named beside the number; two digits alone are an age."""
+    """Find bounds on the variable named next to the number; a bare two-digit number is an age."""
     for match in [*AGED.finditer(text), *BOUND.finditer(text)]:
         op = next((op for op, words in OPERATORS.items() if match["op"] in words), "")
         op = op or ("ge" if match["op"] == "older" else "le")
@@ -120,7 +120,7 @@ def _find_bounds(text: str, labels: Labels) -> Iterator[Condition]:
 def _beside(
     text: str, start: int, end: int, labels: Labels
 ) -> tuple[Variable | None, str, int, int] | None:
-    """Find the number's variable in the words after it, or in those before it."""
+    """Find the number's variable in the words after it, or else in those before it."""
     stop = BREAK.search(text, end)
     after = [*WORD.finditer(text, end, stop.start() if stop else len(text))]
     before = [*WORD.finditer(text, 0, len(LINK.sub("", text[:start])))]
@@ -150,7 +150,7 @@ def _find_stages(text: str, labels: Labels) -> Iterator[Condition]:
 
 
 def _list_levels(variable: Variable, numbers: list[int]) -> tuple[str | float, ...]:
-    """List the levels of a variable that have these numbers, in the order of the numbers."""
+    """List the levels of a variable that contain these numbers, in the order given."""
     pattern = re.compile(rf"(?:stage|grade|[gt])? ?({NUMBER}|[1-4]\.0)")
     levels: dict[int, str] = {}
     for level in variable.levels:

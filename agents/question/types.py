@@ -1,7 +1,8 @@
-"""The question as a contract: its parts, what each was matched to, and what would supply the rest.
+"""The question as a contract: its parts, their matches, and remedies for unmatched parts.
 
-A part is known if the graph, the ontology or the cohort has a name for it. A hypothesis carries
-a part through the part's variables, its endpoint or its filters (`agents.question.carried`).
+A part is known if the graph, the ontology or the cohort has a name for it. A hypothesis
+carries a part through the part's variables, its endpoint or its filters
+(`agents.question.carried`).
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from validation.core.hypothesis import Direction, Filter, SmallestRelevant
 
 Level = Literal["high", "low"]
 Side = Literal[Direction.HIGHER_RISK, Direction.LOWER_RISK]
-"""Direction that a question can name."""
+"""Direction that a question can specify."""
 
 
 class Intent(StrEnum):
     """Aim of the question."""
 
     RELATE = "relate"
-    """Does this go with that?"""
+    """Test an association between two variables."""
     PREDICT_RESPONSE = "predict_response"
-    """Who benefits from a treatment?"""
+    """Predict which patients benefit from a treatment."""
     MODIFY = "modify"
-    """Does an effect differ between groups of patients?"""
+    """Test whether an effect differs between patient groups."""
     EXPLAIN = "explain"
-    """Through what does an effect come about?"""
+    """Find the mechanism through which an effect arises."""
     DISCOVER = "discover"
-    """What is there, without a candidate named?"""
+    """Search for associations without a named candidate."""
 
 
 class PartRole(StrEnum):
@@ -51,9 +52,9 @@ class PartRole(StrEnum):
     MEDIATOR = "mediator"
     TREATMENT = "treatment"
     COVARIATE = "covariate"
-    """What is adjusted for."""
+    """Variable to adjust for."""
     QUALIFIER = "qualifier"
-    """Words that say more about another part, and that nothing explains."""
+    """Unexplained words that qualify another part."""
 
 
 class Supply(View):
@@ -64,13 +65,14 @@ class Supply(View):
 
 
 class Part(View):
-    """A part of the question, with the words in which it was asked.
+    """A part of the question, with its original wording.
 
-    `name` is what it was matched to ("" where nothing has a name for it). `variables` are the keys
-    of the data dictionary that measure it, the best first; with `every` they are the
-    members of a class ("stromal genes"), and an empty list of a class leaves the choice open among
-    variables of the modality in `open_to`. `stands_in` says that the variables are no measurement
-    of the part itself (a marker gene for a cell type), and why they may stand for it.
+    `name` is the matched name ("" if nothing has a name for it). `variables` are the keys of
+    the data dictionary that measure it, best first; with `every`, they are the members of a
+    class ("stromal genes"), and an empty list for a class leaves the choice open among
+    variables of the modality in `open_to`. `stands_in` states that the variables do not
+    measure the part itself (for example, a marker gene for a cell type), and why they may
+    serve as a proxy.
     """
 
     words: Name
@@ -97,7 +99,7 @@ class Part(View):
 
     @property
     def quoted(self) -> str:
-        """The words in quotation marks."""
+        """The part's wording, enclosed in quotation marks."""
         return quote_text(self.words)
 
     @property
@@ -109,7 +111,7 @@ class Part(View):
 
 
 class Setting(View):
-    """Disease of the question, of the graph and of the cohort."""
+    """Disease studied in the question, in the graph and in the cohort."""
 
     asked: Name = ""
     graph: Name = ""
@@ -119,7 +121,7 @@ class Setting(View):
 
 
 def find_lost_sides(parts: Sequence[Part]) -> list[Part]:
-    """Find the sides of a comparison that the cohort cannot represent, or the only side."""
+    """Find the groups in a comparison that the cohort cannot represent, or its only group."""
     sides = [
         part
         for part in parts
@@ -133,12 +135,12 @@ def find_lost_sides(parts: Sequence[Part]) -> list[Part]:
 
 
 class Question(View):
-    """A research question, parsed.
+    """A parsed research question.
 
-    `refusals` say why it cannot be answered as it stands (off topic, contradictory, in a language
-    that could not be read, a named endpoint that the cohort lacks); `notes` say what was done to
-    read it (a spelling corrected, a word translated). `relevant` is the smallest effect that
-    matters, if the asker names one; every claim of the question takes it.
+    `refusals` state why it cannot be answered as asked (off topic, contradictory, in an
+    unreadable language, naming an endpoint that the cohort lacks); `notes` record the steps
+    taken to read it (a spelling corrected, a word translated). `relevant` is the smallest
+    relevant effect, if the user specifies it; every claim for the question uses it.
     """
 
     prompt: Passage
@@ -153,14 +155,14 @@ class Question(View):
 
     @model_validator(mode="after")
     def _require_both_sides(self) -> Question:
-        """Reject a comparison that lost a side and is not refused: it could be tested reversed."""
+        """Reject a comparison that lost a group but is not refused: it could be tested reversed."""
         lost = find_lost_sides(self.parts)
         if lost and not self.refusals:
             raise ValueError(f"the comparison lacks {lost[0].quoted}; refuse it")
         return self
 
     def list_parts(self, role: PartRole | None = None) -> tuple[Part, ...]:
-        """List the parts that the user named, optionally only those of one role."""
+        """List the parts that the user named, optionally only those with one role."""
         return tuple(part for part in self.parts if role is None or part.role is role)
 
     def testable(self, role: PartRole) -> tuple[Part, ...]:
@@ -174,12 +176,12 @@ class Question(View):
 
     @property
     def endpoint(self) -> str:
-        """The cohort's endpoint that was asked for, or an empty text if none was named."""
+        """The cohort endpoint named in the question, or empty text if none was named."""
         return next((part.endpoint for part in self.testable(PartRole.ENDPOINT)), "")
 
     @property
     def genes(self) -> tuple[str, ...]:
-        """Symbols of the measured genes to which the question's parts lead, for the dictionary."""
+        """Symbols of measured genes linked to the question's parts, for the dictionary."""
         keys = (key for part in self.parts for key in part.variables)
         return tuple(
             dict.fromkeys(
@@ -189,7 +191,7 @@ class Question(View):
 
 
 class GraphName(View):
-    """A node of the knowledge graph by name."""
+    """Name of a node in the knowledge graph."""
 
     name: Name
     kind: EntityType
@@ -211,7 +213,7 @@ class CohortWords(View):
 
 
 class QuestionInput(View):
-    """Input of the question agent: the prompt, and the names of graph and cohort."""
+    """Input to the question agent: the prompt, and the names in the graph and cohort."""
 
     prompt: Passage
     cohort: CohortWords
@@ -219,7 +221,7 @@ class QuestionInput(View):
 
 
 class Asked(View):
-    """A part as it was read: its words, what it is to the claim, and its plain English name."""
+    """A part as read from the question: its wording, role in the claim, and English name."""
 
     words: Name
     role: PartRole
@@ -230,7 +232,7 @@ class Asked(View):
 
 
 class Reading(View):
-    """The question as it was read; what each part is known as is looked up, not said."""
+    """The question as read; matches for each part are looked up, not taken from the reader."""
 
     language: str = "en"
     intent: Intent

@@ -1,4 +1,4 @@
-"""Names of cohort, ontology and graph, and the variables that measure them."""
+"""Names in the cohort, ontology and graph, and the variables that measure them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from validation.core.hypothesis import Filter
 Open = Literal["", "expression", "imaging", "any"]
 SYMBOLS = (EntityType.GENE, EntityType.PROTEIN)
 GENERIC = frozenset(name for row in read_table("too_broad.tsv") for name in row)
-"""Names too general to be a part of a question."""
+"""Names too general to be part of a question."""
 OF_DRUG = re.compile(r"(?:response|sensitivity|resistance|benefit) (?:to|from) (.+)")
 PEOPLE = re.compile(r"(?:wo)?m[ae]n|(?:fe)?males?|(?:\w+[- ])?smokers")
 CLASSES: dict[str, Open] = {
@@ -31,7 +31,7 @@ CLASSES: dict[str, Open] = {
     "morphologic": "imaging", "image": "imaging", "slide": "imaging", "spatial": "imaging",
 }  # fmt: skip
 NOUNS = ("biomarker", "marker", "feature", "factor", "variable", "predictor")
-"""Nouns for anything that a cohort measures, alone or after a class."""
+"""Nouns for anything that a cohort measures, used by themselves or after a class."""
 
 
 @dataclass(frozen=True)
@@ -53,29 +53,29 @@ class Concept:
     nearest: tuple[str, ...] = ()
     supply: tuple[Supply, ...] = ()
     condition: bool = False
-    """True if it names patients, whether or not the cohort can tell them apart."""
+    """True for a patient group, even if the cohort cannot distinguish it."""
     level: LevelMatch | None = field(default=None, compare=False)
     filters: tuple[Filter, ...] = ()
 
     @classmethod
     def of_level(cls, level: LevelMatch) -> Concept:
-        """Return the patients at some levels."""
+        """Return the concept for patients at the given levels."""
         label = level.variable.label
         return cls(label, condition=True, level=level, filters=level.filters)
 
     @property
     def measured(self) -> bool:
-        """True if the cohort represents it."""
+        """True if the cohort represents the concept."""
         return bool(self.variables or self.filters or self.endpoint or self.open_to)
 
     @property
     def disease(self) -> bool:
-        """True for a cancer of an organ."""
+        """True for a cancer in an organ."""
         return self.kind is EntityType.DISEASE and bool(organ_of(self.name))
 
     @property
     def about(self) -> str:
-        """The variable that the condition is about; empty without a condition."""
+        """The variable used in the condition; empty without a condition."""
         return self.filters[0].variable if self.filters else ""
 
 
@@ -106,11 +106,11 @@ class Vocabulary:
     # -- lookups ----------------------------------------------------------------------------
 
     def find(self, phrase: str, *, patients: bool = False) -> Concept | None:
-        """Find what a phrase names: first in the cohort's own words, then in the ontology.
+        """Find the concept that a phrase names: first in the cohort's terms, then the ontology.
 
         The cohort's endpoints, labels and levels come first, then parts of its labels, then what
-        measures a synonym of the ontology, then what nothing measures. A level without the name of
-        its variable counts if the phrase names `patients`, or if it is nothing else.
+        measures a synonym of the ontology, then what nothing measures. A level without the name
+        of its variable counts if the phrase names `patients`, or if it is nothing else.
         """
         key = key_of(phrase)
         if not key or ((of := OF_DRUG.match(key)) and self.find(of[1])):
@@ -133,7 +133,7 @@ class Vocabulary:
         return self._variable(phrase, key, part=True) or outcome or known or level
 
     def find_gene(self, symbol: str) -> Concept | None:
-        """Find a measured gene by its symbol in any case, for words without another meaning."""
+        """Find a measured gene by its case-insensitive symbol, if the word has no other meaning."""
         gene = self._upper.get(symbol.upper().replace("-", ""))
         return self._of_gene(gene, symbol) if gene else None
 
@@ -244,9 +244,10 @@ class Vocabulary:
         return Concept(f"{family} {noun}s", EntityType.GENE, variables=listed, every=True)
 
     def find_level(self, phrase: str, *, present: bool | None = None) -> Concept | None:
-        """Find the patients that a composite name ("triple-negative") or a level describes.
+        """Find the patients described by a composite name ("triple-negative") or a level.
 
-        `present` says that they are those with, or without, what the phrase names.
+        `present` indicates whether they are the patients with, or without, the named
+        characteristic.
         """
         wanted = terms_of(phrase) - OPTIONAL if present is None else None
         for name, listed in read_table("composites.tsv"):
@@ -302,7 +303,7 @@ class Vocabulary:
         )
 
     def _entity(self, phrase: str, key: str) -> Concept | None:
-        """Return an entity of ontology or graph with the variables that measure it."""
+        """Return an ontology or graph entity with the variables that measure it."""
         entry = self._entry(phrase)
         node = self._graph.get(key)
         if node is not None and node.kind in SYMBOLS and phrase not in self._graph_exact:
@@ -333,11 +334,11 @@ class Vocabulary:
         return replace(found, supply=self._missing(found))
 
     def _row(self, key: str) -> tuple[str, ...] | None:
-        """Find how a concept is measured; infiltration by cells is measured by cell counts."""
+        """Find the measurement for a concept; cell infiltration is measured by cell counts."""
         return self._measured.get(key) or self._measured.get(key.removesuffix(" infiltration"))
 
     def _synonyms(self, entry: OntologyEntry | None, row: tuple[str, ...] | None) -> Iterator[str]:
-        """List the names by which a cohort may measure an entity, the closest first."""
+        """List the names under which a cohort may measure an entity, closest first."""
         yield from filter(None, row[1].split("|") if row else ())
         if entry is not None and entry.type not in SYMBOLS:
             yield from (entry.name, *entry.synonyms)
@@ -413,12 +414,12 @@ def organ_of(text: str) -> str:
 
 
 def kind_of(text: str) -> tuple[str, frozenset[str]]:
-    """Return the organ of a cancer's name, and the terms of its kind."""
+    """Return the organ in a cancer's name, and the terms for its type."""
     return organ_of(text), terms_of(without_organ(text))
 
 
 def without_organ(text: str) -> str:
-    """Remove the words that name the organ from a cancer's name, to leave what kind it is."""
+    """Remove the organ from a cancer's name, leaving the words for its type."""
     lowered = text.casefold()
     for _, words, _ in read_table("organs.tsv"):
         lowered = re.sub(rf"\w*(?:{words})\w*", " ", lowered)

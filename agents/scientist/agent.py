@@ -1,4 +1,4 @@
-"""The scientist as an agent: its checks, and its tools once it is "at the bench"."""
+"""The scientist agent: its checks, and its tools when working "at the bench"."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RATIONALE = {
     True: "It rests on the relationships that are listed with their sources.",
     False: "No source that was found supports it.",
 }
-"""Sentence on the basis of a claim, by whether the claim names any evidence."""
+"""Sentence on the basis for a claim, by whether the claim cites any evidence."""
 
 
 def variable_problems(hypothesis: Hypothesis, known: Known) -> list[str]:
@@ -54,7 +54,7 @@ def variable_problems(hypothesis: Hypothesis, known: Known) -> list[str]:
 def proposal_problems(
     given: ScientistInput, proposal: Proposal, known: Known, found: Found
 ) -> list[str]:
-    """Check variables, chains and sources of a proposal."""
+    """Check the variables, chains and sources in a proposal."""
     problems = variable_problems(proposal.hypothesis, known)
     problems += [
         f'refinement "{refinement.variable}" is not in the data dictionary'
@@ -92,7 +92,7 @@ def check_candidates(
     known: Known | None = None,
     found: Found | None = None,
 ) -> list[str]:
-    """Return the problems of every candidate, labeled with the candidate's number.
+    """Return the problems with every candidate, labeled with the candidate's number.
 
     Parameters
     ----------
@@ -101,7 +101,8 @@ def check_candidates(
 
     Returns
     -------
-    ------- One sentence per problem, the candidates numbered from 1; empty if all are acceptable.
+    One sentence per problem, with the candidates numbered from 1; empty if all are
+    acceptable.
     """
     return [
         f"candidate {number}: {problem}"
@@ -133,9 +134,9 @@ def compose_draft(
     known: Known,
     found: Found | None = None,
 ) -> Draft:
-    """Attach the evidence for and against the claim on which the proposal rests.
+    """Attach the evidence for and against the claim on which the proposal is based.
 
-    The texts are written from the proposal's fields; a model's own words are kept as a separate
+    The text is written from the proposal's fields; a model's own text is kept as a separate
     remark.
     """
     hypothesis = settle_fields(proposal.hypothesis, known)
@@ -167,7 +168,7 @@ def _unique(citations: list[Citation]) -> tuple[Citation, ...]:
 
 
 def draft_from_chains(given: ScientistInput, resources: Resources) -> Candidates:
-    """Draft claims from the brief's chains alone, for a scientist without tools.
+    """Draft claims using only the brief's chains, for a scientist without tools.
 
     Raises
     ------
@@ -207,7 +208,7 @@ SCIENTIST = Agent(
 def at_the_bench(bench: Workbench) -> Agent[ScientistInput, Candidates]:
     """Return the scientist with its tools, limited to the evidence that the tools returned.
 
-    Any variable of the cohort may be used, whether or not the brief names it.
+    Any cohort variable may be used, whether or not it is named in the brief.
     """
     return replace(
         SCIENTIST,

@@ -1,9 +1,9 @@
 """A view of a cohort before a contract is frozen: its variables, but no outcome.
 
-About an outcome, it knows only the counts of the data dictionary: the patients who have it, and its
-events. Variables that contain an outcome, or became known after the start of follow-up, are not
-shown. Everything passes the disclosure gate: counts below a minimum are suppressed, and no value
-describes a single patient.
+For an outcome, it exposes only the counts in the data dictionary: the number of patients
+with a known outcome, and the number of events. Variables that contain an outcome, or
+became known after the start of follow-up, are not shown. Everything passes the disclosure
+gate: counts below a minimum are suppressed, and no value describes a single patient.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ FEWEST_FOR_CORRELATION = 20
 class Distribution(View):
     """Distribution of a variable over all patients, without any outcome.
 
-    `lowest` is the share of patients at the lowest value (for a gene: not detected). `withheld`
-    says why a variable is not described.
+    `lowest` is the share of patients at the lowest value (for a gene, not detected).
+    `withheld` gives the reason if a variable is not described.
     """
 
     variable: str
@@ -73,14 +73,14 @@ class Correlation(View):
 
 
 class Cell(View):
-    """Patients at a combination of levels; None where the count is suppressed."""
+    """Patient count for a combination of levels; None if the count is suppressed."""
 
     levels: tuple[str, ...]
     patients: int | None
 
 
 class JointCounts(View):
-    """Patients at each combination of two or three variables, continuous ones cut at `cut`."""
+    """Patient counts for combinations of two or three variables; continuous ones cut at `cut`."""
 
     variables: tuple[str, ...]
     cut: Literal["median", "tertile"]
@@ -100,8 +100,9 @@ class Description(View):
 class DesignPower(View):
     """Power of a claim, from group sizes and the number of events.
 
-    `detectable` is the smallest effect seen with 80% power on `scale`; `power` the chance to see
-    `relevant`, the smallest effect that matters. `refused` says why no contract could be drafted.
+    `detectable` is the smallest effect detectable with 80% power on `scale`; `power` is the
+    power to detect `relevant`, the smallest relevant effect. `refused` explains why no
+    contract could be drafted.
     """
 
     exposed: int | None = None
@@ -116,13 +117,13 @@ class DesignPower(View):
 
 
 class BlindCohort:
-    """The descriptions of a cohort that do not depend on any outcome.
+    """Descriptions of a cohort that do not depend on any outcome.
 
     Parameters
     ----------
     cohort : the cohort; its columns are read, but never its outcomes
-    minimum : smallest count of patients that may be shown
-    split : the split of the patients that contracts will have; power is that of those who confirm
+    minimum : smallest patient count that may be shown
+    split : the patient split that contracts will use; power is for the confirmation patients
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class BlindCohort:
 
     @cached_property
     def _keys_by_name(self) -> dict[str, list[str]]:
-        """Keys of all variables except genes, by each of their names."""
+        """Keys of all variables except genes, indexed by each of their names."""
         found: dict[str, list[str]] = {}
         for variable in self.dictionary.variables:
             for name in (variable.label, variable.key.split(":")[-1], *variable.synonyms):
@@ -153,7 +154,7 @@ class BlindCohort:
         return found
 
     def find_variables(self, *names: str) -> tuple[str, ...]:
-        """Find the variables with any of `names`: a gene's symbol, a label or a synonym."""
+        """Find the variables matching any of `names`: a gene symbol, a label or a synonym."""
         genes = [self._symbols[name.upper()] for name in names if name.upper() in self._symbols]
         others = [key for name in names for key in self._keys_by_name.get(plain(name), ())]
         return tuple(dict.fromkeys([*(f"expression:{gene}" for gene in genes), *others]))
@@ -193,8 +194,8 @@ class BlindCohort:
     ) -> Description:
         """Describe distributions and rank correlations, and joint counts of two or three variables.
 
-        A variable of which an outcome is a part (stage includes the nodes) is shown alone, never
-        together with another one.
+        A variable that includes an outcome (stage includes the nodes) is shown separately, never
+        together with another variable.
 
         Raises
         ------
@@ -345,9 +346,10 @@ class BlindCohort:
         )
 
     def _observe_power(self, contract: Contract) -> tuple[Power, int | None, int | None]:
-        """Compute power with the observed groups, or else with those of the dictionary.
+        """Compute power with the observed groups, or otherwise with groups from the dictionary.
 
-        The share of patients who have the outcome, and its rate, are those of the whole cohort.
+        The share of patients with a known outcome and the event rate are those in the whole
+        cohort.
         """
         import numpy as np
 
@@ -390,7 +392,7 @@ class BlindCohort:
 
 
 def _asked_for(hypothesis: Hypothesis) -> list[str]:
-    """List the variables that define population and groups."""
+    """List the variables that define the hypothesis's population and groups."""
     return [
         *(exposure.variable for exposure in hypothesis.exposures),
         *(condition.variable for condition in hypothesis.population.filters),
@@ -403,7 +405,7 @@ def _short(value: float) -> float:
 
 
 def _numbers(column: pd.Series) -> pd.Series | None:
-    """Convert a column to numbers; None if it holds names of categories."""
+    """Convert a column to numbers; None if it contains category names."""
     import pandas as pd
 
     numbers = pd.to_numeric(column, errors="coerce")
@@ -411,7 +413,7 @@ def _numbers(column: pd.Series) -> pd.Series | None:
 
 
 def _levels(column: pd.Series, cut: Literal["median", "tertile"]) -> pd.Series:
-    """Convert a column to categories: numbers with many values are cut, others are kept."""
+    """Convert a column to categories: cut numbers with many values, keep everything else."""
     import pandas as pd
 
     numbers = _numbers(column)

@@ -1,8 +1,8 @@
-"""The scientist without a model: derives claims that the cohort can refute from relationships.
+"""The scientist without a model, which derives refutable claims from relationships.
 
-Each chain is read from its first entity to its last. Entities that the cohort measures become
-exposures, the endpoint is the end of the chain (or the endpoint with the most events), and
-the sign of the claim is the product of the polarities along the way.
+Each chain is read from its first entity to its last. Entities measured in the cohort
+become exposures, the endpoint is the end of the chain (or the endpoint with the most
+events), and the sign of the claim is the product of the polarities along the chain.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BAD_OUTCOME = ("mortality", "death", "recurrence", "progression", "metasta", "ri
 
 @dataclass(frozen=True)
 class Measured:
-    """An entity of a chain that the cohort measures; `risk` is +1 if high means higher risk."""
+    """A chain entity that the cohort measures; `risk` is +1 if high means higher risk."""
 
     name: str
     exposure: Exposure
@@ -45,19 +45,20 @@ class Measured:
 
 
 Ranked = tuple[bool, int, int, int, list[Relationship], list[Measured]]
-"""A chain to rank: no support, modalities and signs (negated), number, steps and entities."""
+"""Sort key for a chain: no support, modalities and signs (negated), number, steps, entities."""
 
 
 def proposals(
     given: ScientistInput, resources: Resources, known: Mapping[str, Level] | None = None
 ) -> Iterator[Proposal]:
-    """Yield claims of the chains that were not proposed before, starting with the best chain.
+    """Yield claims from the chains that were not proposed before, starting with the best chain.
 
-    `known` is the side at higher risk of variables, from literature outside the chains.
+    `known` is the level of each variable with higher risk, from literature outside the
+    chains.
 
-    Chains are ranked by whether they are stronger than in rewired graphs, then by how many entities
-    the cohort measures (two of different modality first), then by whether the literature gives a
-    sign, then by their order in the brief.
+    Chains are ranked by whether they are stronger than in rewired graphs, then by the number
+    of entities that the cohort measures (two with different modalities first), then by
+    whether the literature gives a sign, then by their order in the brief.
     """
     chains = sorted({edge.chain for edge in given.brief.relationships})
     excluded = excluded_keys(given.question)
@@ -102,7 +103,7 @@ def proposals(
 def list_support(
     given: ScientistInput, resources: Resources, hypothesis: Hypothesis
 ) -> tuple[StepRef, ...]:
-    """List the steps of the chains between exposures of a claim, or to its endpoint, at most 12."""
+    """List the chain steps between a claim's exposures, or to its endpoint, at most 12."""
     variables = {exposure.variable for exposure in hypothesis.exposures}
     outcome = {
         plain(name)
@@ -128,7 +129,7 @@ def list_support(
 def _signed_by_others(
     measured: list[Measured], ranked: Sequence[Ranked], known: Mapping[str, Level]
 ) -> list[Measured]:
-    """Give entities without a sign in their own chain the sign that other chains imply.
+    """Fill in missing signs of chain entities with the signs implied by other chains.
 
     If the chains imply none, the sign in `known` is used.
     """
@@ -163,7 +164,7 @@ def _concepts(
 
 
 def _choices(measured: list[Measured]) -> list[tuple[Measured, ...]]:
-    """List pairs of different modality first, then other pairs, then single exposures."""
+    """List pairs with different modalities first, then other pairs, then single exposures."""
     pairs = [
         (first, second)
         for index, first in enumerate(measured)
@@ -203,7 +204,7 @@ def _find_measured(
 
 
 def _entities(steps: list[Relationship]) -> list[tuple[str, EntityType]]:
-    """Return the chain's entities in the order in which the chain traverses them."""
+    """Return the chain's entities in traversal order."""
     names: dict[str, EntityType] = {}
     for step in steps:
         pair = [(step.head, step.head_type), (step.tail, step.tail_type)]
@@ -233,8 +234,8 @@ def _variable(
 def _risk(name: str, steps: list[Relationship]) -> int:
     """Return +1 if the chain implies that more of `name` worsens the outcome, -1 if better, else 0.
 
-    The sign is the product of polarities between the entity and the nearest outcome on the chain,
-    in either direction. A neutral edge in between leaves the sign undetermined.
+    The sign is the product of the polarities between the entity and the nearest outcome on
+    the chain, in either direction. A neutral edge in between leaves the sign undetermined.
     """
     entities = _entities(steps)
     kinds = dict(entities)
@@ -267,10 +268,10 @@ WORSE = re.compile(
 
 
 def _read_in_quotes(name: str, steps: list[Relationship]) -> int:
-    """Infer the sign from the sources' own sentences if the edges are neutral.
+    """Infer the sign from sentences in the sources if the edges are neutral.
 
-    Counts sentences about the entity's own edges that report a better or worse outcome; with a tie,
-    or no such sentence, the sign stays undetermined.
+    Counts sentences on the entity's own edges that report a better or worse outcome; with a
+    tie, or no such sentence, the sign remains undetermined.
     """
     quotes = {
         citation.quote.lower()

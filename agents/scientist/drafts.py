@@ -1,4 +1,4 @@
-"""Claims drafted by rules, with endpoint, covariates and wording, for chains and tools alike."""
+"""Rule-based drafting of claims, with endpoint, covariates and wording, for chains and tools."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def draft(
     unsigned: Sequence[str],
     untested: Sequence[str] = (),
 ) -> Hypothesis:
-    """Draft the claim on these exposures in the question's patients, worded from its fields.
+    """Draft a claim about these exposures in the question's patients, worded from its fields.
 
     Parameters
     ----------
-    direction : the question's, else the one that the literature implies
+    direction : direction given in the question, or else implied by the literature
     unsigned : labels of the exposures for which the literature gives no sign
     """
     dictionary = given.dictionary
@@ -79,10 +79,10 @@ def _asked_covariates(
 
 
 def endpoint_of(given: ScientistInput, named: Collection[str] = ()) -> Endpoint:
-    """Return the endpoint that was asked for, or the best substitute.
+    """Return the requested endpoint, or the best substitute.
 
-    The substitute is an endpoint with a matching name, else overall survival, else the survival
-    endpoint with the most events.
+    The substitute is an endpoint with a matching name, else overall survival, else the
+    survival endpoint with the most events.
 
     Raises
     ------
@@ -114,10 +114,10 @@ def settle_asked(
     exposures: Sequence[Exposure],
     unsigned: Sequence[str] = (),
 ) -> Direction:
-    """Return `EITHER` for a claim whose direction neither the question nor the literature gives.
+    """Return `EITHER` for a claim without a direction in the question or the literature.
 
-    A claim on exposures that the question names has the question's direction, whatever the
-    literature says: a question without a direction is tested two-sided.
+    A claim about exposures named in the question has the question's direction, regardless of
+    the literature: a question without a direction is tested two-sided.
     """
     if question.direction is not None:
         return direction
@@ -127,7 +127,7 @@ def settle_asked(
 
 
 def conjecture(unsigned: Sequence[str], direction: Direction) -> str:
-    """Return a sentence on exposures for which no source gives a sign, or an empty text."""
+    """Return a sentence about exposures for which no source gives a sign, or empty text."""
     if not unsigned:
         return ""
     labels = " and ".join(unsigned)
@@ -138,7 +138,7 @@ def conjecture(unsigned: Sequence[str], direction: Direction) -> str:
 
 
 def names_of(variable: Variable) -> set[str]:
-    """Return the names of a variable in plain words."""
+    """Return a variable's names in plain words."""
     return {
         plain(name) for name in (variable.label, variable.key.split(":")[-1], *variable.synonyms)
     }

@@ -21,7 +21,7 @@ class GraphSearch(View):
 
 
 class Entity(View):
-    """A node of the graph; `measured` are the cohort's variables for it."""
+    """A graph node; `measured` lists the cohort variables that measure it."""
 
     name: str
     type: EntityType
@@ -33,13 +33,13 @@ class Entity(View):
 
 
 class Entities(View):
-    """Nodes that match, best first."""
+    """Matching nodes, best first."""
 
     entities: tuple[Entity, ...]
 
 
 class GraphNeighbors(View):
-    """A node whose surroundings are wanted."""
+    """A node whose neighbors are requested."""
 
     name: str = Field(min_length=1, max_length=200)
     types: tuple[EntityType, ...] = Field(default=(), description="only these; none for all")
@@ -48,14 +48,14 @@ class GraphNeighbors(View):
 
     @classmethod
     def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
-        """Return the schema, without cell lines, which no patient has."""
+        """Return the schema without cell lines, since no patient has them."""
         schema = super().model_json_schema(*args, **options)
         schema["$defs"]["EntityType"]["enum"].remove(EntityType.CELL_LINE)
         return schema
 
 
 class NeighborNode(View):
-    """An adjacent node. `forward`: the relation leads from the asked node to it."""
+    """An adjacent node. `forward` is true if the relation leads from the queried node to it."""
 
     name: str
     type: EntityType
@@ -66,14 +66,14 @@ class NeighborNode(View):
 
 
 class Neighborhood(View):
-    """The nodes around another, the most believed relations first."""
+    """The neighbors of a node, with the most strongly believed relations first."""
 
     name: str
     neighbors: tuple[NeighborNode, ...]
 
 
 class GraphPaths(View):
-    """Two concepts to join."""
+    """Two concepts to connect by paths."""
 
     source: str = Field(min_length=1, max_length=200)
     target: str = Field(min_length=1, max_length=200)
@@ -81,7 +81,7 @@ class GraphPaths(View):
 
 
 class Quotation(View):
-    """A sentence of a source, and the key that cites it."""
+    """A sentence from a source, and its citation key."""
 
     key: str
     quote: str
@@ -90,7 +90,7 @@ class Quotation(View):
 class FoundPath(View):
     """A path as a sentence, its weakest belief, and a quotation for each step.
 
-    `supported` is false if graphs with the links swapped at random have as strong a path.
+    `supported` is false if graphs with randomly swapped links contain an equally strong path.
     """
 
     sentence: str
@@ -116,7 +116,7 @@ class LiteratureSearch(View):
 
 
 class Source(View):
-    """A record with its key, and its sentences on the query."""
+    """A record with its key and its sentences relevant to the query."""
 
     key: str
     title: str
@@ -128,7 +128,8 @@ class Source(View):
 class Sources(View):
     """Records, best first.
 
-    `together` counts records that hold every phrase asked for, `covered` says what was searched.
+    `together` counts records that contain every requested phrase; `covered` describes the
+    sources searched.
     """
 
     sources: tuple[Source, ...]
@@ -146,13 +147,13 @@ class CohortDescribe(View):
 
 
 class DesignClaims(View):
-    """Claims whose power is wanted; statement and rationale may stay empty."""
+    """Claims whose power is to be estimated; statement and rationale may be empty."""
 
     claims: tuple[Hypothesis, ...] = Field(min_length=1, max_length=40)
 
     @classmethod
     def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
-        """Return the schema with hypotheses by reference to the reply's form, sent beside it."""
+        """Return the schema with hypotheses as references to the reply format sent with it."""
         schema = super().model_json_schema(*args, **options)
         del schema["$defs"]
         form = {"type": "object", "description": "a candidate's `hypothesis`, as in the reply"}
@@ -161,7 +162,7 @@ class DesignClaims(View):
 
 
 class Designs(View):
-    """The power of each claim, in the order asked."""
+    """The power of each claim, in the order requested."""
 
     designs: tuple[DesignPower, ...]
 
@@ -177,11 +178,11 @@ class SignatureDefine(View):
 
 
 class SignatureCheck(View):
-    """The score as a variable, which of its genes are measured, and how well they go together.
+    """The score as a variable, its measured genes, and their coherence.
 
-    `variable` is the key by which claims and looks name the score of the measured genes.
-    `coherence` is the mean rank correlation among up to forty genes. `refused` says why it cannot
-    be used.
+    `variable` is the key by which claims and queries name the score of the measured genes.
+    `coherence` is the mean rank correlation among up to forty genes. `refused` explains why
+    it cannot be used.
     """
 
     variable: str = ""
@@ -195,7 +196,7 @@ class SignatureCheck(View):
 
 
 class MeasurementDefine(View):
-    """Formulas of what is to be measured on the slides' maps."""
+    """Formulas to be measured on the slide maps."""
 
     formulas: tuple[str, ...] = Field(
         min_length=1,
@@ -205,11 +206,11 @@ class MeasurementDefine(View):
 
 
 class MeasurementCheck(View):
-    """A measurement: its key, its meaning, and the findings of the quality gate.
+    """A measurement: its key, its meaning, and the findings from the quality gate.
 
-    `variable` is the key by which claims and looks name it. `stability` is the agreement with
-    itself after each disturbance of the maps (intraclass correlation). `refused` says why it
-    cannot be used.
+    `variable` is the key by which claims and queries name it. `stability` is the agreement
+    (intraclass correlation) with the original after each perturbation of the maps. `refused`
+    explains why it cannot be used.
     """
 
     formula: str
@@ -224,7 +225,7 @@ class MeasurementCheck(View):
 
 
 class MeasurementChecks(View):
-    """The measurements in the order asked."""
+    """The measurements in the order requested."""
 
     checks: tuple[MeasurementCheck, ...]
 
@@ -234,7 +235,7 @@ class Measures(Protocol):
 
     @property
     def holds(self) -> str:
-        """Description of the contents of the maps."""
+        """Description of the map contents."""
         ...
 
     def define(self, formulas: tuple[str, ...]) -> tuple[tuple[MeasurementCheck, ...], BlindCohort]:
@@ -243,6 +244,6 @@ class Measures(Protocol):
 
 
 class HistoryAsked(View):
-    """Nothing has to be said to see the history; a variable's key narrows it."""
+    """History query; no argument is required, and a variable's key narrows the result."""
 
     variable: str = Field(default="", max_length=200)

@@ -1,9 +1,10 @@
-"""The scientist without a model but with tools: a fixed plan of the same calls a model can make.
+"""The scientist without a model but with tools: a fixed plan of calls that a model could make.
 
-It drafts the claim that the question asks for, the claims of the brief's chains, and claims on
-measured neighbors of the question's concepts in the graph. It then examines them: it drops claims
-that earlier rounds answered and variables that most patients lack or do not express, keeps the
-first of two exposures that agree, and puts claims with more power first.
+It drafts the claim posed by the question, claims from the brief's chains, and claims
+about measured neighbors of the question's concepts in the graph. It then examines them:
+it drops claims that earlier rounds answered and variables that most patients lack or do
+not express, keeps the first of two redundant exposures, and puts claims with more power
+first.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ ENOUGH_POWER = 0.6
 NEW_CONCEPTS = 4
 """Number of measured neighbors outside the paths that are looked up in the literature."""
 MEMBERS = 4
-"""Number of members of a class named by the question ("stromal genes") that get a drafted claim."""
+"""Maximum number of drafted claims on members of a class in the question ("stromal genes")."""
 MEASURABLE = (
     EntityType.GENE,
     EntityType.PROTEIN,
@@ -72,7 +73,7 @@ class Concept:
 
 @dataclass
 class Known:
-    """Findings on each variable: the side at higher risk, and the sources."""
+    """Findings on each variable: the level with higher risk, and the sources."""
 
     risk: dict[str, Level] = field(default_factory=dict)
     sources: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -135,7 +136,7 @@ def _key(hypothesis: Hypothesis) -> tuple[frozenset[str], str]:
 
 
 def _next_claims(given: ScientistInput, resources: Resources) -> Looks:
-    """Draft the claims that the campaign wants tested next, with sources on their exposures."""
+    """Draft the claims that the campaign wants to test next, with sources on their exposures."""
     found = []
     for hypothesis in given.history.next[: given.wanted]:
         known = Known()
@@ -162,7 +163,7 @@ def _list_tried(given: ScientistInput) -> Looks:
 
 
 def _asked_concepts(question: Question) -> list[Concept]:
-    """List measured concepts that the question names: one variable each, or a class's members."""
+    """List measured concepts in the question: one variable each, or the members of a class."""
     roles = (PartRole.EXPOSURE, PartRole.MODIFIER, PartRole.TREATMENT)
     found: dict[str, Concept] = {}
     for role in roles:
@@ -182,7 +183,7 @@ def _asked_concepts(question: Question) -> list[Concept]:
 def _neighbors(
     given: ScientistInput, asked: Sequence[Concept], chained: Sequence[Proposal]
 ) -> Looks:
-    """Find measured concepts adjacent to those of the question, beyond those on the paths."""
+    """Find measured concepts adjacent to those in the question, beyond those on the paths."""
     held = {exposure.variable for proposal in chained for exposure in proposal.hypothesis.exposures}
     held |= {concept.variable for concept in asked} | excluded_keys(given.question)
     parts = [part for part in given.question.parts if part.graph_node and not part.negated]
@@ -209,7 +210,7 @@ def _neighbors(
 
 
 def _look_up(concept: Concept, given: ScientistInput, known: Known, resources: Resources) -> Looks:
-    """Look up a concept in the literature, and infer on which side it reports the risk."""
+    """Look up a concept in the literature, and infer which level is reported as higher risk."""
     endpoint = endpoint_of(given)
     disease = given.question.setting.asked or given.question.setting.cohort
     query = " ".join(part for part in (concept.name, endpoint.label, disease) if part)
@@ -234,7 +235,7 @@ def _look_up(concept: Concept, given: ScientistInput, known: Known, resources: R
 
 
 def _direct(given: ScientistInput, asked: Sequence[Concept], known: Known) -> list[Proposal]:
-    """Draft the claims that the question asks for, as it names them."""
+    """Draft the claims that the question poses, in its own terms."""
     question = given.question
     named = {concept.variable: concept for concept in asked}
     groups = [
@@ -269,7 +270,7 @@ def _designs(
     modifiers: Sequence[Concept],
     known: Known,
 ) -> list[Proposal]:
-    """Return the ways to compare the exposures that were asked for."""
+    """Return the ways to compare the requested exposures."""
     question = given.question
     designs: list[tuple[Sequence[Concept], Comparison, CutRule]] = []
     mediators = question.testable(PartRole.MEDIATOR)
@@ -308,8 +309,8 @@ def _mediation(
 ) -> list[Proposal]:
     """Draft the effect through a mediator, if it can be estimated.
 
-    A mediator of two or more named levels, or a question without a direction, leaves the exposure
-    adjusted for it (see `agents.scientist.drafts`).
+    If the mediator has two or more named levels, or the question has no direction, the
+    exposure is adjusted for the mediator instead (see `agents.scientist.drafts`).
     """
     mediator = Concept(part.words, part.variables[0], asked=True)
     kind = next((v.kind for v in given.dictionary.variables if v.key == mediator.variable),
@@ -328,7 +329,7 @@ def _is_binary(given: ScientistInput, concept: Concept) -> bool:
 
 
 def _levels(given: ScientistInput, modifier: Concept) -> tuple[Filter, ...]:
-    """Build a filter for each of the largest levels of a categorical modifier, at most four."""
+    """Build a filter for each of a categorical modifier's largest levels, at most four."""
     found = next(
         (variable for variable in given.dictionary.variables if variable.key == modifier.variable),
         None,
@@ -345,7 +346,7 @@ def _levels(given: ScientistInput, modifier: Concept) -> tuple[Filter, ...]:
 def _beyond(
     given: ScientistInput, asked: Sequence[Concept], near: Sequence[Concept], known: Known
 ) -> list[Proposal]:
-    """Draft claims on measured neighbors, alone and together with the exposures asked for."""
+    """Draft claims about measured neighbors, by themselves and with the requested exposures."""
     found = []
     for concept in near:
         for other in asked[:1]:
@@ -358,7 +359,7 @@ def _beyond(
 
 
 def _levels_said(question: Question) -> dict[str, Level]:
-    """Return the sides that the question claims something of; its comparator is the other one."""
+    """Return the levels about which the question makes a claim; the comparator is the other."""
     return {
         part.variables[0]: part.level
         for part in question.parts
@@ -367,7 +368,7 @@ def _levels_said(question: Question) -> dict[str, Level]:
 
 
 def _contradicts(hypothesis: Hypothesis, question: Question, asked: set[str]) -> bool:
-    """Check whether a claim's direction contradicts the direction that the question states."""
+    """Check whether a claim's direction contradicts the direction stated in the question."""
     if question.direction is None:
         return False
     said = _levels_said(question)
@@ -393,7 +394,7 @@ def _proposal(
     conjectured = question.direction is None
 
     def level_of(concept: Concept) -> Level:
-        """Return the side that the question names, or else the one that fits the direction."""
+        """Return the level named in the question, or else the level that fits the direction."""
         if concept.variable in levels:
             return levels[concept.variable]
         if concept.asked and not conjectured:
@@ -451,7 +452,7 @@ def _proposal(
 
 
 def _with_chains(proposal: Proposal, given: ScientistInput, resources: Resources) -> Proposal:
-    """Rest a claim without support on the chains between its exposures, or to its endpoint."""
+    """Support an unsupported claim with the chains between its exposures, or to its endpoint."""
     if proposal.support:
         return proposal
     support = list_support(given, resources, proposal.hypothesis)
@@ -460,7 +461,7 @@ def _with_chains(proposal: Proposal, given: ScientistInput, resources: Resources
 
 
 def _fit(pool: Sequence[Proposal], given: ScientistInput, asked: set[str]) -> Looks:
-    """Drop claims on variables that too few patients have, and exposures that repeat another."""
+    """Drop claims on variables with too few patients, and exposures that repeat another."""
     if not pool:
         return []
     keys = list(

@@ -1,9 +1,10 @@
-"""Ranking of candidates before any test, by the expected information of a test.
+"""Ranking of candidates before any test, by the expected information from a test.
 
-Expected information is the product of four parts, each in [0, 1] and each shown: the power to see
-an effect that matters, the plausibility of the claim, how little it has been studied, and how much
-of the question it answers. The question takes precedence: claims that leave out fewer of the parts
-that the cohort can represent come first, however informative the other claims are.
+Expected information is the product of four parts, each in [0, 1] and each reported: the
+power to detect a relevant effect, the plausibility of the claim, how little it has been
+studied, and the share of the question that it answers. The question takes precedence:
+claims that leave out fewer of the parts that the cohort can represent come first, however
+informative the other claims are.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from agents.scientist.views import Candidates, Proposal
 from validation.core.hypothesis import Hypothesis
 
 UNSUPPORTED = 0.2
-"""Plausibility of a claim that no search result supports."""
+"""Plausibility of a claim supported by no search result."""
 ONE_SOURCE = 0.5
 """Plausibility of a claim for which the search found a single source."""
 UNKNOWN_POWER = 0.5
 CONTRADICTED = 0.7
 CONJECTURED = 0.7
-"""Factor on the plausibility of a claim if no source gives its direction."""
+"""Factor applied to a claim's plausibility if no source gives its direction."""
 
 
 class RankParts(View):
-    """The parts of a candidate's rank; `expected_information` is their product.
+    """The components of a candidate's rank; `expected_information` is their product.
 
-    `left_out` counts parts of the question that the cohort can carry and the claim does not,
-    `added` the exposures that a question with all its parts named did not ask for.
-    `detectable` is the smallest effect seen with 80% power, on `scale`; `studied` counts records of
+    `left_out` counts parts of the question that the cohort can represent and the claim omits;
+    `added` counts exposures beyond those in a question that names all its parts. `detectable`
+    is the smallest effect detectable with 80% power, on `scale`; `studied` counts records in
     the local index that name all exposures together.
     """
 
@@ -54,7 +55,7 @@ class RankParts(View):
 
 
 class RankedCandidate(View):
-    """A candidate: its place, its rank's parts, and the hypothesis that it became, if any."""
+    """A candidate: its position, its rank components, and the resulting hypothesis, if any."""
 
     place: int
     statement: str
@@ -64,14 +65,14 @@ class RankedCandidate(View):
 
 
 class SetAside(View):
-    """A candidate that was not ranked, and why."""
+    """A candidate that was not ranked, and the reason."""
 
     statement: str
     reason: str
 
 
 class Ranking(View):
-    """Selection of the hypotheses that are debated and tested from the drafted candidates."""
+    """Selection of the drafted candidates to be debated and tested."""
 
     wanted: int
     drafted: int
@@ -83,7 +84,7 @@ class Ranking(View):
 def without_rewordings(
     candidates: Candidates, statement: Callable[[Hypothesis], str]
 ) -> tuple[list[Proposal], list[SetAside]]:
-    """Return the candidates that claim different things, keeping the first of each."""
+    """Return the candidates that make different claims, keeping the first of each."""
     kept: dict[tuple[object, ...], Proposal] = {}
     aside = []
     for proposal in candidates.candidates:
@@ -98,12 +99,13 @@ def without_rewordings(
 
 
 def plausibility(proposal: Proposal, brief: OntologyBrief, found: dict[str, Citation]) -> float:
-    """Compute the plausibility of the claim from what was read, in [0, 1].
+    """Compute the plausibility of the claim from the evidence read, in [0, 1].
 
-    It is the geometric mean of the beliefs of the relationships that the claim rests on, reduced if
-    any is contradicted, without those of chains that are as strong in rewired graphs; or, if
-    larger, 1 minus a half for each source that is not retracted and reports no null finding,
-    reduced if any does. It is low with neither, and lower if the direction is a conjecture.
+    It is the geometric mean of the beliefs of the relationships that support the claim,
+    reduced if any is contradicted; relationships from chains that are as strong in rewired
+    graphs are excluded. It is instead, if larger, 1 minus a half for each source that is not
+    retracted and reports no null finding, reduced if any source does. It is low with neither,
+    and lower if the direction is a conjecture.
     """
     used = [item for item in proposal.supported_by(brief) if item.supported]
     cited = [found[key] for key in proposal.sources if key in found and not found[key].retracted]
@@ -120,15 +122,16 @@ def plausibility(proposal: Proposal, brief: OntologyBrief, found: dict[str, Cita
 
 
 def understudied(records: int) -> float:
-    """Compute how little exposures were studied: 1 if never, less with the log of records."""
+    """Compute how little the exposures were studied: 1 if never, less with the log of records."""
     return round(1 / (1 + math.log1p(records)), 3)
 
 
 def relevance(question: Question, hypothesis: Hypothesis) -> float:
-    """Compute the share of the question's named parts that the claim carries; 1 if it names none.
+    """Compute the share of the question's named parts in the claim; 1 if the question names none.
 
-    Parts that the cohort cannot represent count as well: a claim without them answers less. So does
-    a claim that adds exposures to a question that leaves nothing to discover.
+    Parts that the cohort cannot represent also count: a claim without them answers less of
+    the question. The share is also reduced for added exposures if the question leaves nothing
+    to discover.
     """
     parts = [
         row
@@ -142,8 +145,8 @@ def relevance(question: Question, hypothesis: Hypothesis) -> float:
 def added_to(question: Question, hypothesis: Hypothesis) -> list[str]:
     """Return the claim's exposures beyond those that a question names.
 
-    There are none if the question asks to explain, or to discover without a group to choose from
-    ("stromal genes" is such a group, "genes" is not).
+    The result is empty if the question asks to explain, or to discover without a group to
+    choose from ("stromal genes" is such a group, "genes" is not).
     """
     exposures = question.testable(PartRole.EXPOSURE)
     closed = any(part.every for part in exposures) and not any(part.open_to for part in exposures)
@@ -161,11 +164,12 @@ def parts_of(
     found: dict[str, Citation],
     studied: int | None,
 ) -> RankParts:
-    """Compute the four parts of a candidate's rank and their product.
+    """Compute the four components of a candidate's rank and their product.
 
     Parameters
     ----------
-    studied : number of records that name its exposures together; None if they could not be counted
+    studied : number of records that name its exposures together; None if they could not be
+        counted
     """
     power = UNKNOWN_POWER if design.power is None else design.power
     believed = plausibility(proposal, brief, found)
@@ -189,10 +193,11 @@ def parts_of(
 def by_expected_information(parts: Sequence[RankParts], ratings: Sequence[float] = ()) -> list[int]:
     """Rank the candidates: first by how fully they answer the question, then by information.
 
-    Claims that omit fewer parts and add fewer exposures come first, then the most informative.
+    Claims that omit fewer parts and add fewer exposures come first, followed by the most
+    informative claims.
 
-    If given, the `ratings` of a tournament replace the expected information. Ties keep the order of
-    drafting.
+    If given, the `ratings` from a tournament replace the expected information. Ties keep the
+    drafting order.
     """
 
     def key(at: int) -> tuple[int, int, float, int]:
@@ -203,7 +208,7 @@ def by_expected_information(parts: Sequence[RankParts], ratings: Sequence[float]
 
 
 def names_of(hypothesis: Hypothesis, concepts: Iterable[str]) -> list[tuple[str, ...]]:
-    """List, for each exposure, the names by which the literature may know it."""
+    """List, for each exposure, the names by which it may appear in the literature."""
     held = list(concepts)
     found = []
     for exposure in hypothesis.exposures:

@@ -1,4 +1,4 @@
-"""What papers report on a claim's variables and clinical endpoints, by the graph's typed edges."""
+"""Findings in papers on a claim's variables and clinical endpoints, from typed graph edges."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Risk = Literal["higher", "lower", "none"]
 def list_reported(
     bench: Workbench, hypothesis: Hypothesis, concepts: tuple[str, ...]
 ) -> tuple[Reported, ...]:
-    """List findings on the exposures: does more of one go with a better or a worse outcome.
+    """List findings on whether more of an exposure is associated with a better or worse outcome.
 
-    An edge counts if it joins an exposure's node with a clinical endpoint and has a sign, or denies
-    an association; speculative and retracted sources do not.
+    An edge counts if it joins an exposure's node to a clinical endpoint and has a sign, or
+    denies an association; edges from speculative or retracted sources do not count.
     """
     endpoint = bench.cohort.dictionary.endpoint(hypothesis.endpoint)
     if endpoint is None or endpoint.kind not in ("survival", "competing"):
@@ -46,7 +46,7 @@ def list_reported(
 
 
 def _outcome_edges(bench: Workbench, at: int) -> Iterator[tuple[EdgeView, Risk]]:
-    """Yield the edges between a node and clinical endpoints, with the risk that they report."""
+    """Yield the edges between a node and clinical endpoints, with the reported risk."""
     graph = bench.graph
     indptr, indices = graph.adjacency
     for other in indices[indptr[at] : indptr[at + 1]].tolist():

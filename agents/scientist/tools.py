@@ -1,6 +1,6 @@
 """The scientist's tools to examine graph, literature and cohort, independent of any outcome.
 
-A workbench contains the data of the tools and records which sources were found, so that a claim
+A workbench contains the tools' data and records which sources were found, so that a claim
 can cite them. Callers bind the tools to a workbench.
 """
 
@@ -61,7 +61,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 
 
 MOSTLY_UNDETECTED = 0.8
-"""A gene counts as not expressed if at least this share of patients is at the lowest value."""
+"""Minimum share of patients at the lowest value for a gene to count as not expressed."""
 
 
 LOOKS: tuple[tuple[str, str, type[BaseModel], str], ...] = (
@@ -121,12 +121,12 @@ LOOKS: tuple[tuple[str, str, type[BaseModel], str], ...] = (
         "show_history",
     ),
 )
-"""Tools of the workbench: name, description, arguments, and the method that answers."""
+"""Workbench tools: name, description, arguments, and the method that answers."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Workbench:
-    """Data of the scientist's tools, and the sources that they found."""
+    """Data for the scientist's tools, and the sources that they found."""
 
     graph: Graph
     literature: Literature
@@ -140,7 +140,7 @@ class Workbench:
     found: dict[str, Citation] = field(default_factory=dict)
 
     def find_variables(self, name: str, *more: str) -> tuple[str, ...]:
-        """Return the cohort's variables for a concept, by its names and those of the ontology."""
+        """Return the cohort's variables for a concept, by its own and its ontology names."""
         entry = self.ontology.find(name)
         names = [name, *more, *([entry.name, *entry.synonyms] if entry else [])]
         return tuple(
@@ -148,7 +148,7 @@ class Workbench:
         )
 
     def graph_search(self, asked: GraphSearch) -> Entities:
-        """Nodes by name or alias."""
+        """Find nodes by name or alias."""
         entities = []
         for match in self.graph.find(asked.text, asked.limit):
             node = self.graph.node(match.node_id)
@@ -166,7 +166,7 @@ class Workbench:
         return Entities(entities=tuple(entities))
 
     def graph_neighbors(self, asked: GraphNeighbors) -> Neighborhood:
-        """List adjacent nodes, the most believed first."""
+        """List adjacent nodes, with the most strongly believed relations first."""
         found: list[NeighborNode] = []
         for neighbor in self.graph.neighbors(asked.name):
             node = neighbor.node
@@ -191,7 +191,7 @@ class Workbench:
         return Neighborhood(name=name, neighbors=tuple(found))
 
     def graph_paths(self, asked: GraphPaths) -> FoundPaths:
-        """Ranked paths between two concepts, with the sentences that they were read in."""
+        """Find ranked paths between two concepts, with their source sentences."""
         from kg.paths.find import find_between
 
         options = self.paths.model_copy(update={"k": asked.limit})
@@ -217,7 +217,7 @@ class Workbench:
         )
 
     def literature_search(self, asked: LiteratureSearch) -> Sources:
-        """Search records, with their sentences on the query."""
+        """Search records, and return their sentences relevant to the query."""
         from kg.literature.expansion import list_synonyms
         from kg.literature.text import mentions, phrase_key
         from kg.literature.types import Query
@@ -257,14 +257,14 @@ class Workbench:
         )
 
     def _keep(self, citation: Citation) -> Quotation:
-        """Remember a source, so that a claim may cite it."""
+        """Record a source, so that a claim may cite it."""
         known = self.found.get(citation.key)
         if known is None or not known.quote:
             self.found[citation.key] = citation
         return Quotation(key=citation.key, quote=citation.quote)
 
     def cohort_describe(self, asked: CohortDescribe) -> View:
-        """Distributions, missingness, correlations and joint counts, without any outcome."""
+        """Describe distributions, missingness, correlations and joint counts, with no outcome."""
         return self.cohort.describe(asked.variables, asked.joint, asked.cut)
 
     def design_power(self, asked: DesignClaims) -> Designs:
@@ -272,12 +272,12 @@ class Workbench:
         return Designs(designs=tuple(self.cohort.power(claim) for claim in asked.claims))
 
     def signature_define(self, asked: SignatureDefine) -> SignatureCheck:
-        """Score genes as a variable of this cohort, or refuse it.
+        """Score genes as a variable in this cohort, or refuse it.
 
         Raises
         ------
         InputError
-            If the score cannot be computed of any cohort (weights that fit no gene).
+            If the score cannot be computed in any cohort (weights that match no gene).
         """
         try:
             signature = GeneSignature(genes=asked.genes, method=asked.method, weights=asked.weights)
@@ -307,7 +307,7 @@ class Workbench:
         )
 
     def measurement_define(self, asked: MeasurementDefine) -> MeasurementChecks:
-        """Return new variables measured on the slides' maps, each through the quality gate.
+        """Return new variables measured on the slide maps, each checked by the quality gate.
 
         Raises
         ------
@@ -326,7 +326,7 @@ class Workbench:
         )
 
     def show_history(self, asked: HistoryAsked) -> History:
-        """Earlier claims, all or those on a variable."""
+        """Show earlier claims, either all or those on a variable."""
         history = self.history or History()
         if not asked.variable:
             return history
@@ -335,7 +335,7 @@ class Workbench:
         )
 
     def tools(self) -> tuple[Tool[Any], ...]:
-        """Return the tools as a model calls them; every result passes the disclosure gate."""
+        """Return the tools in the form a model calls; every result passes the disclosure gate."""
         *looks, history = (
             _tool(name, summary, takes, getattr(self, method))
             for name, summary, takes, method in LOOKS
@@ -343,7 +343,7 @@ class Workbench:
         return (*looks, *self._measuring(), history)
 
     def _measuring(self) -> tuple[Tool[Any], ...]:
-        """Return the tool that measures, where there are maps to measure on."""
+        """Return the measurement tool, if there are maps to measure."""
         if self.measures is None:
             return ()
         return (
@@ -376,7 +376,7 @@ def _tool(
 
 
 def quotations(record: Record, query: str) -> tuple[str, ...]:
-    """Return the record's sentences that share most words with the query, in their own order."""
+    """Return the record's sentences that share the most words with the query, in original order."""
     from kg.literature.text import words
 
     wanted = set(words(query))

@@ -1,8 +1,8 @@
 """Tournament of candidates: pairwise comparisons, rated by Elo.
 
-Pairs are drawn as in the Swiss system: after each round neighbors in the rating that have not met
-are compared, so that few comparisons rank many candidates. The order within a pair is drawn at
-random, since a model may favor the candidate it reads first.
+Pairs are drawn as in the Swiss system: in each round, candidates adjacent in the rating
+that have not met are compared, so that few comparisons rank many candidates. The order
+within a pair is drawn at random, since a model may favor the candidate it reads first.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sage.core.seeds import generator
 
 START = 1200.0
 STEP = 32.0
-"""Largest change of a rating by one comparison (Elo 1978, The Rating of Chessplayers)."""
+"""Largest rating change from a single comparison (Elo 1978, The Rating of Chessplayers)."""
 ROUNDS = 3
 
 
 class Contender(View):
-    """A candidate as it is compared."""
+    """A candidate in the form used for comparison."""
 
     statement: str
     rationale: Words
@@ -30,7 +30,7 @@ class Contender(View):
 
 
 class Pairing(View):
-    """Two candidates, and the question that they are to answer."""
+    """Two candidates, and the question that they should answer."""
 
     question: str = ""
     first: Contender
@@ -38,7 +38,7 @@ class Pairing(View):
 
 
 class Preference(View):
-    """The candidate that is worth testing more."""
+    """The candidate that is more worth testing."""
 
     better: Literal["first", "second"]
 
@@ -74,16 +74,16 @@ def play(
     seed: int,
     rounds: int = ROUNDS,
 ) -> list[float]:
-    """Compute Elo ratings of the candidates after a few rounds in which neighbors meet.
+    """Compute the candidates' Elo ratings after a few rounds of comparisons between neighbors.
 
     Parameters
     ----------
-    seed : seed for the draw of who is shown first
+    seed : seed for the random order within pairs
     rounds : maximum number; fewer if all pairs have met
 
     Returns
     -------
-    ------- (n,) ratings; their sum stays n times the initial rating.
+    (n,) ratings; their sum stays n times the initial rating.
     """
     draw = generator(seed)
     ratings = [START] * len(contenders)
@@ -102,12 +102,12 @@ def play(
 
 
 def comparisons(contenders: int, rounds: int = ROUNDS) -> int:
-    """Compute the largest number of comparisons in a tournament."""
+    """Compute the maximum number of comparisons in a tournament."""
     return min(rounds * (contenders // 2), contenders * (contenders - 1) // 2)
 
 
 def _pairs(order: Sequence[int], met: set[frozenset[int]]) -> list[tuple[int, int]]:
-    """Pair neighbors in the rating order that have not met."""
+    """Pair candidates adjacent in the rating order that have not met."""
     left = list(order)
     found = []
     while len(left) > 1:

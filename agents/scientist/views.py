@@ -1,4 +1,4 @@
-"""Input and output of the scientist."""
+"""Input and output types for the scientist."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from validation.core.hypothesis import Exposure
 
 
 class ScientistInput(View):
-    """Input of the scientist: the question, the ontologist's brief, the data dictionary.
+    """Input to the scientist: the question, the ontologist's brief and the data dictionary.
 
-    `wanted` is how many candidates to draft. `already` lists the statements proposed so far in the
-    run, `wishes` what a reviewer asked for, `history` what earlier rounds of a campaign found.
+    `wanted` is the number of candidates to draft. `already` lists the statements proposed so
+    far in the run, `wishes` contains a reviewer's requests, and `history` contains findings
+    from earlier campaign rounds.
     """
 
     question: Question = Question(prompt="")
@@ -28,17 +29,18 @@ class ScientistInput(View):
 
 
 class StepRef(View):
-    """A relationship of the brief, by the numbers of its chain and step."""
+    """A relationship in the brief, identified by its chain and step numbers."""
 
     chain: int
     step: int
 
 
 class Proposal(View):
-    """A hypothesis in the five-field template, and what it rests on.
+    """A hypothesis in the five-field template, and its supporting evidence.
 
-    It rests on relationships of the brief, on sources that `literature_search` gave, or on neither,
-    which it says. `remark` is why it is proposed, in a model's words.
+    The evidence consists of relationships in the brief or sources from `literature_search`;
+    otherwise the proposal states that it has neither. `remark` is a model's reason for
+    proposing it.
     """
 
     hypothesis: PlainHypothesis
@@ -61,7 +63,7 @@ class Proposal(View):
     )
 
     def supported_by(self, brief: OntologyBrief) -> list[Relationship]:
-        """Return the brief's relationships that the claim rests on."""
+        """Return the relationships in the brief that support the claim."""
         support = {(step.chain, step.step) for step in self.support}
         return [
             relationship
@@ -71,6 +73,6 @@ class Proposal(View):
 
 
 class Candidates(View):
-    """Hypotheses to choose from, each different; the most promising first."""
+    """Distinct hypotheses to choose from, the most promising first."""
 
     candidates: tuple[Proposal, ...] = Field(min_length=1, max_length=40)

@@ -16,7 +16,7 @@ from validation.results.results import Word
 
 
 class NoveltyView(View):
-    """The novelty verdict in a line; no score if no record is relevant to the claim."""
+    """One-line novelty verdict; no score if no record is relevant to the claim."""
 
     score: float | None
     threshold: float
@@ -25,7 +25,7 @@ class NoveltyView(View):
 
 
 class FeasibilityView(View):
-    """The feasibility verdict in a line."""
+    """One-line feasibility verdict."""
 
     score: float
     verdict: Literal["feasible", "conditionally_feasible", "infeasible"]
@@ -33,7 +33,7 @@ class FeasibilityView(View):
 
 
 class VerdictView(View):
-    """The verdict with reasons, limits and the statements behind it; no contract, no code."""
+    """The verdict with its reasons, limits and supporting statements, but no contract or code."""
 
     verdict: Word
     badge: str
@@ -44,7 +44,7 @@ class VerdictView(View):
 
 
 def verdict_view(results: ResultsView) -> VerdictView:
-    """Return the part of the results that the summary agent sees."""
+    """Return the part of the results shown to the summary agent."""
     return VerdictView(
         **{name: getattr(results, name) for name in VerdictView.model_fields},
     )
@@ -61,7 +61,7 @@ class SummaryInput(View):
 
 
 class Summary(View):
-    """Summary for a busy reader: the findings, and what to do next."""
+    """Summary for a busy reader: the findings and the next steps."""
 
     findings: tuple[Finding, ...] = Field(min_length=1, max_length=5)
     next_steps: tuple[NextStep, ...] = Field(default=(), max_length=6)
@@ -69,7 +69,7 @@ class Summary(View):
 
 
 def summarize(given: SummaryInput, resources: Resources) -> Summary:
-    """Select the interpretation's first results, and the steps that follow from the results."""
+    """Select the interpretation's first results and the next steps that follow from them."""
     found = given.interpretation.findings
     results: list[Finding] = [
         item for item in found if item.kind in RESULTS and item.kind != "control"

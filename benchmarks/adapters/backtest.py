@@ -1,9 +1,9 @@
-"""Backtest of path scores: scores of the past graph against the links that appeared later.
+"""Backtest of path scores: scores on the past graph against links that appeared later.
 
-At each cut year, pairs of nodes of the past graph that were linked within the horizon are compared
-with pairs that were not: random pairs, and pairs with the same types and degrees at both ends. The
-paper's four path scores are compared with classical link predictors, with intervals from resampling
-the pairs.
+At each cutoff year, pairs of nodes in the past graph that were linked within the horizon
+are compared with pairs that were not: random pairs, and pairs with the same types and
+degrees at both ends. The paper's four path scores are compared with classical link
+predictors, with intervals from resampling the pairs.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ RATIO = 5
 FEWEST = 10
 DRAWS = 200
 SHORTEST = 5
-"""Paths scored per pair."""
+"""Number of shortest paths scored per pair."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """The graph as of `cut`, and pairs of its nodes first linked in the years after.
+    """The graph as of `cut`, and pairs of its nodes first linked in the following years.
 
-    `new` are (p, 2) positions in `past`; `known` are the codes of all pairs linked by the end.
+    `new` are (p, 2) positions in `past`; `known` are the codes of all pairs linked by the
+    end.
     """
 
     past: Graph
@@ -57,7 +58,7 @@ class Window:
 
 
 def list_links(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """List codes `low * n + high` of pairs with a dated affirmed edge, and their first years."""
+    """List codes `low * n + high` for pairs with a dated affirmed edge, and their first years."""
     keep = ~graph.negated & (graph.first_year != NO_YEAR)
     head, tail = graph.head[keep].astype(np.int64), graph.tail[keep].astype(np.int64)
     codes = np.minimum(head, tail) * max(graph.n_nodes, 1) + np.maximum(head, tail)
@@ -67,7 +68,7 @@ def list_links(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def open_window(graph: Graph, cut: int, horizon: int) -> Window:
-    """Return the graph as of `cut` and the links of the following `horizon` years.
+    """Return the graph as of `cut` and the links from the following `horizon` years.
 
     Raises
     ------
@@ -96,10 +97,10 @@ def open_window(graph: Graph, cut: int, horizon: int) -> Window:
 
 
 def draw_unlinked(window: Window, against: Against, seed: int) -> Ends:
-    """Draw unlinked pairs, up to `RATIO` per linked pair, each once.
+    """Draw distinct unlinked pairs, up to `RATIO` per linked pair.
 
-    Degree-matched pairs have, at both ends, the type and about the degree (factor 1.4) of a linked
-    pair.
+    Degree-matched pairs have, at both ends, the type and approximately the degree (factor
+    1.4) of a linked pair.
     """
     past, n = window.past, window.past.n_nodes
     rng = generator(seed, AGAINST.index(against), window.cut)
@@ -127,7 +128,7 @@ def draw_unlinked(window: Window, against: Against, seed: int) -> Ends:
 
 
 def score_classically(past: Graph, ends: Ends) -> dict[str, Floats]:
-    """Compute classical link predictors of pairs."""
+    """Compute classical link predictors for pairs."""
     from scipy.sparse import csr_array
 
     indptr, indices = past.adjacency
@@ -194,7 +195,7 @@ def score_paths(
 
 
 def auc(linked: Floats, others: Floats) -> float:
-    """Compute the area under the ROC curve by ranks (Mann-Whitney), with ties counted half."""
+    """Compute the area under the ROC curve from ranks (Mann-Whitney), with ties counted as half."""
     from scipy.stats import rankdata
 
     positives, negatives = len(linked), len(others)
@@ -203,7 +204,7 @@ def auc(linked: Floats, others: Floats) -> float:
 
 
 def estimate_auc(linked: Floats, others: Floats, seed: int) -> tuple[float, float, float]:
-    """Estimate the AUC and its 95% interval by drawing pairs with replacement."""
+    """Estimate the AUC and its 95% interval by resampling pairs with replacement."""
     rng = generator(seed, len(linked))
     draws = [
         auc(rng.choice(linked, len(linked)), rng.choice(others, len(others)))
@@ -223,7 +224,7 @@ def backtest(
     pairs: int = 60,
     seed: int = 0,
 ) -> dict[tuple[str, Against], tuple[float, float, float]]:
-    """Compute every score's AUC at a cut; path scores are limited to `pairs` linked pairs."""
+    """Compute each score's AUC at a cutoff; path scores are limited to `pairs` linked pairs."""
     window = open_window(graph, cut, horizon)
     found: dict[tuple[str, Against], tuple[float, float, float]] = {}
     kinds: list[tuple[Callable[[Ends], dict[str, Floats]], int]] = [
@@ -248,7 +249,7 @@ def run(
     pairs: Annotated[int, typer.Option(min=10, help="Linked pairs scored by paths.")] = 60,
     seed: Annotated[int, typer.Option(min=0)] = 0,
 ) -> Report:
-    """Compare scores of the past with later links."""
+    """Compare scores on the past graph with later links."""
     from sage.run.wiring import make_embedder
     from sage.settings import load
 

@@ -1,9 +1,10 @@
-"""Calibration with claims about permuted variables of real patients, of which none is true.
+"""Calibration with claims about permuted variables in real patients, none of which is true.
 
-A variable and an endpoint of a public cohort are drawn, and the variable's values are permuted
-among the patients; outcome and covariates stay unchanged. The claim then goes through the steps of
-`sage validate`: contract, freezing, tests, controls, verdict. The protocol follows POPPER, which
-permutes columns in the same way. A claim takes one to four seconds.
+A variable and an endpoint from a public cohort are drawn, and the variable's values are
+permuted among the patients; outcome and covariates are unchanged. The claim then goes
+through the steps of `sage validate`: contract, freezing, tests, controls, verdict. The
+protocol follows POPPER, which permutes columns in the same way. A claim takes one to four
+seconds.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ FEWEST = 20
 
 
 class Permuted(Cohort):
-    """A cohort in which the known values of one variable are permuted."""
+    """A cohort in which the known values of a single variable are permuted."""
 
     permuted: str = ""
     permutation: int = 0
@@ -69,14 +70,14 @@ class Claim(Strict):
 
 @lru_cache(maxsize=8)
 def open_cohort(name: str, root: str = "") -> Cohort:
-    """Load a cohort once; `root` is the folder of its files, if they are stored elsewhere."""
+    """Load a cohort once; `root` is the folder with its files, if they are stored elsewhere."""
     from validation.cohort import load
 
     return load(name, root=Path(root) if root else None)
 
 
 def judge(cohort: str, root: str, number: int, seed: int = 0) -> Claim:
-    """Draw claim `number` of a cohort and validate it.
+    """Draw claim `number` for a cohort and validate it.
 
     Raises
     ------

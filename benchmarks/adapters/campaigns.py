@@ -1,11 +1,12 @@
 """Null campaigns: the number of false claims among 60 in worlds where no claim is true.
 
-The claims are those of the rule-based `sage campaign`: first the suggestions of the literature's
-paths, then follow-up moves on the outcomes. Each is drafted and split in the same way, and its
-primary test is run in the exploring patients. A claim that misses its level in these patients, or
-whose primary and adjusted p both miss the campaign's level in the confirmation patients, cannot be
-supported, so the rest of its contract is skipped. Any other claim goes through contract, controls,
-ledger and verdict. A world takes six seconds of CPU time.
+The claims are those of the rule-based `sage campaign`: first the suggestions from the
+literature's paths, then follow-up moves based on the outcomes. Each is drafted and split
+in the same way, and its primary test is run in the exploration patients. A claim that
+misses its level in these patients, or whose primary and adjusted p-values both miss the
+campaign's level in the confirmation patients, cannot be supported, so the rest of its
+contract is skipped. Any other claim goes through contract, controls, ledger and verdict.
+A world takes six seconds of CPU time.
 """
 
 from __future__ import annotations
@@ -52,11 +53,12 @@ QUESTION = (
 
 @dataclass(frozen=True)
 class Trial:
-    """A claim of a campaign.
+    """A claim in a campaign.
 
-    `p` is the primary p in the exploring patients, `confirmed` the smaller of primary and adjusted
-    p in the expected direction in the confirmation patients (None: not opened), `place` and `level`
-    those of the online control; `verdict` is empty if the claim could not be supported.
+    `p` is the primary p-value in the exploration patients; `confirmed` is the smaller of the
+    primary and adjusted p-values in the expected direction in the confirmation patients
+    (None: not opened); `place` and `level` are those in the online control; `verdict` is
+    empty if the claim could not be supported.
     """
 
     hypothesis: Hypothesis
@@ -79,7 +81,7 @@ class World:
     ledger: Ledger
     opened: int = 0
     explored: dict[str, TestOutcome] = field(default_factory=dict)
-    """Primary test of each claim in the exploring patients, all that a proposal may see."""
+    """Primary test of each claim in the exploration patients, all that a proposal may see."""
     known: DataDictionary = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,7 +96,7 @@ class World:
         return Contract.model_validate(plan.model_copy(update={"tests": tests}).model_dump())
 
     def outcomes(self, contract: Contract) -> Iterator[tuple[TestOutcome, TestOutcome | None]]:
-        """Yield the primary test in the exploring patients, then both tests in the others."""
+        """Yield the primary test in the exploration patients, then both tests in the others."""
         import numpy as np
 
         from validation.contracts.timing import as_known
@@ -116,7 +118,7 @@ class World:
 
 
 def try_claim(world: World, hypothesis: Hypothesis, number: int) -> Trial:
-    """Explore a claim, confirm it if it held, and judge it if it may be supported."""
+    """Explore a claim, confirm it if it held, and reach a verdict if it can be supported."""
     try:
         contract = world.draft(hypothesis.model_copy(update={"id": f"c{number}"}))
         parts = world.outcomes(contract)
@@ -196,7 +198,7 @@ Choose = Callable[[Sequence[Earlier], World], tuple[Hypothesis, int] | None]
 
 
 def choose_by_rules(fresh: Sequence[Hypothesis], known: DataDictionary) -> Choose:
-    """Choose the claim that promises most information, as the rule-based `sage campaign` does."""
+    """Choose the most informative claim, as the rule-based `sage campaign` does."""
     policy = Policy([settle_fields(claim, known) for claim in fresh], known)
 
     def choose(earlier: Sequence[Earlier], world: World) -> tuple[Hypothesis, int] | None:
@@ -207,7 +209,7 @@ def choose_by_rules(fresh: Sequence[Hypothesis], known: DataDictionary) -> Choos
 
 
 def run_campaign(world: World, choose: Choose, claims: int = CLAIMS) -> list[Trial]:
-    """Test up to `claims` claims, each chosen by the outcomes of the earlier ones."""
+    """Test up to `claims` claims, each chosen by the outcomes of earlier claims."""
     earlier: list[Earlier] = []
     trials: list[Trial] = []
     for number in range(1, claims + 1):
@@ -222,7 +224,7 @@ def run_campaign(world: World, choose: Choose, claims: int = CLAIMS) -> list[Tri
 
 
 def propose_claims(question: str, known: DataDictionary, settings: Settings) -> list[Hypothesis]:
-    """Propose all claims of the rule-based scientist on the demonstration graph, best first.
+    """Propose all claims by the rule-based scientist on the demonstration graph, best first.
 
     No outcome is used, so the same list applies to every cohort with the same variables.
     """
@@ -271,7 +273,7 @@ def brief_scientist(question: str, known: DataDictionary, settings: Settings) ->
 
 
 class Line(Strict):
-    """A campaign in a world."""
+    """Result of a campaign in a world."""
 
     seed: int
     patients: int
@@ -285,8 +287,8 @@ class Line(Strict):
 def null_campaign(fresh: Sequence[Hypothesis], seed: int) -> Line:
     """Run a campaign of 60 claims in a world where no biomarker is related to any outcome.
 
-    Stage and age are related to outcomes, so claims on clinical variables are left out, some of
-    which are true.
+    Stage and age are related to outcomes, so claims on clinical variables, some of which are
+    true, are left out.
     """
     from validation.cohort import load
     from validation.ledger.ledger import Ledger
@@ -322,7 +324,7 @@ def select_biomarkers(claims: Sequence[Hypothesis]) -> list[Hypothesis]:
 
 
 def summarize(lines: Sequence[Line]) -> Report:
-    """Compute the share of campaigns with a false claim, beside that of claims at 0.05."""
+    """Compute the share of campaigns with a false claim, along with that of claims at 0.05."""
     rates = [
         rate("supported", (bool(line.supported) for line in lines)),
         rate("below the campaign's level", (line.passed > 0 for line in lines)),

@@ -1,8 +1,8 @@
-"""Claim audit: statements sampled from reports, for two readers, and their scores.
+"""Claim audit: statements sampled from reports for two readers, and their scores.
 
-Every statement is located in `report.md`, as a reader sees it, and comes with the files needed to
-check it (tables, contract, passages), but never with SAGE's own check. The protocol is in
-docs/claim-audit.md.
+Every statement is located in `report.md`, as a reader sees it, and comes with the files
+needed to check it (tables, contract, passages), but never with SAGE's own check. The
+protocol is in docs/claim-audit.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EMPTY = re.compile(r"^(?:not stated|rests on)\.?$", re.IGNORECASE)
 
 
 class Statement(Strict):
-    """A statement of a report, its place, and what its reader opens: files and cited sources."""
+    """A report statement, its location, and the files and cited sources given to its reader."""
 
     id: str = ""
     run: str
@@ -68,10 +68,10 @@ Text = tuple[str, Kind | None, str, Sequence[Citation]]
 
 
 def list_texts(page: HypothesisPage) -> Iterator[Text]:
-    """Yield everything that the report asserts about a hypothesis, in the report's order.
+    """Yield every assertion about a hypothesis in report order.
 
-    The claim itself, the registration, SAGE's own scores, tables, advice on next steps, and the
-    appendix, on which no verdict is based, are left out.
+    The claim itself, the registration, SAGE's own scores, tables, advice on next steps, and
+    the appendix, on which no verdict is based, are left out.
     """
     yield "Answer", "data", page.answer.sentence, ()
     if page.answer.objection:
@@ -131,12 +131,12 @@ def _collect_evidence(page: HypothesisPage) -> tuple[Citation, ...]:
 
 
 def collect_statements(root: Path) -> list[Statement]:
-    """Collect the distinct statements of a finished run's report.
+    """Collect the distinct statements in a finished run's report.
 
     Raises
     ------
     InputError
-        If the run has no report, or a file of it was changed.
+        If the run has no report, or one of its files was changed.
     """
     folder = RunFolder(root.resolve())
     report = folder.root / "report.md"
@@ -198,7 +198,7 @@ def _split(text: str) -> list[str]:
 
 
 def _find_lines(name: str, answer: str, lines: Sequence[str]) -> list[int]:
-    """Find the lines of a hypothesis' own parts of the report: its front and its appendix."""
+    """Find the lines in the parts of the report on a hypothesis: its front and its appendix."""
     found: list[int] = []
     for start, until in ((answer, "## "), (f"### {name}. ", "### ")):
         first = next((at for at, line in enumerate(lines) if start and start in line), 0)
@@ -208,7 +208,7 @@ def _find_lines(name: str, answer: str, lines: Sequence[str]) -> list[int]:
 
 
 def _render(text: str, verbatim: bool, pen: Pen, name: str) -> str:
-    """Render a text as `report.md` prints it."""
+    """Render a text as it appears in `report.md`."""
     if verbatim:
         return markdown_text(text).strip()
     return to_markdown(pen.sentence(text, name)).strip()
@@ -230,10 +230,11 @@ def _list_files(folder: RunFolder, name: str) -> Iterator[str]:
 
 
 def draw(pool: Sequence[Statement], count: int, seed: int = 0) -> list[Statement]:
-    """Draw `count` statements in the ratio 4 : 3 : 3 over the kinds, spread evenly over the runs.
+    """Draw `count` statements in a 4 : 3 : 3 ratio of kinds, spread evenly over the runs.
 
-    Statements with the same words are drawn once, so that sentences common to all reports do not
-    fill the sample. The same pool and seed give the same sample, whatever the order of the runs.
+    Statements with the same words are drawn once, so that sentences common to all reports do
+    not fill the sample. The same pool and seed give the same sample, regardless of the order
+    of the runs.
 
     Raises
     ------
@@ -281,7 +282,7 @@ def load_readings(path: Path, sample: Sequence[Statement]) -> dict[str, Reading]
     Raises
     ------
     InputError
-        If a line is invalid, repeated, or not about a statement of the sample.
+        If a line is invalid, repeated, or not about a statement in the sample.
     """
     known = {item.id for item in sample}
     found: dict[str, Reading] = {}
@@ -294,7 +295,7 @@ def load_readings(path: Path, sample: Sequence[Statement]) -> dict[str, Reading]
 
 
 def kappa(first: Sequence[object], second: Sequence[object]) -> float | None:
-    """Compute Cohen's kappa of two readings; None if both gave the same verdict throughout.
+    """Compute Cohen's kappa for two readings; None if both gave a single, identical verdict.
 
     Source: Cohen 1960, A coefficient of agreement for nominal scales.
     """
@@ -314,13 +315,13 @@ def score(
     second: dict[str, Reading],
     adjudicated: dict[str, Reading] | None = None,
 ) -> Report:
-    """Score two complete readings; a statement counts if both readers, or a third one, support it.
+    """Score two complete readings; a statement counts if both readers, or an arbiter, support it.
 
     Raises
     ------
     InputError
-        If a reading is incomplete or a copy of the other, or a third reader decided on a statement
-        that is not in dispute.
+        If a reading is incomplete or a copy of the other, or a third reader decided on a
+        statement that is not in dispute.
     """
     decided = adjudicated or {}
     for name, given in (("first", first), ("second", second)):
@@ -376,7 +377,7 @@ def run(
     second: Annotated[Path | None, typer.Option(help="Second reading.")] = None,
     adjudicated: Annotated[Path | None, typer.Option(help="Decisions on disagreements.")] = None,
 ) -> Report:
-    """Draw statements of runs for two readers, or score two readings."""
+    """Draw statements from runs for two readers, or score two readings."""
     if runs:
         if sample.exists():
             raise InputError(f"{sample} exists and may have been read; name another file")

@@ -1,9 +1,10 @@
-"""DiscoveryBench: published hypotheses on published tables, as contracts and with permutation.
+"""DiscoveryBench: published hypotheses on published tables, tested as contracts and permuted.
 
-A table becomes a cohort of rows with a continuous, binary or survival outcome. A gold hypothesis
-becomes claims (`discoverybench_gold.jsonl`): columns of its workflow, sign of its wording. Each
-goes through the steps of `sage validate` to measure power, and again with the exposure's values
-permuted (POPPER's protocol) to measure the Type I error. A claim takes one to twenty seconds.
+A table becomes a cohort of rows with a continuous, binary or survival outcome. A gold
+hypothesis becomes claims (`discoverybench_gold.jsonl`), with the columns in its workflow
+and the sign in its wording. Each goes through the steps of `sage validate` to measure
+power, and again with the exposure's values permuted (POPPER's protocol) to measure the
+Type I error. A claim takes one to twenty seconds.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ TIMES = re.compile(r"time|duration|follow.?up", re.I)
 
 
 class Gold(Strict):
-    """A gold hypothesis as claims: rows, exposures, covariates, outcome and sign; or why not."""
+    """A gold hypothesis as claims (rows, exposures, covariates, outcome, sign), or the refusal."""
 
     task: str
     where: dict[str, str] = Field(default_factory=dict)
@@ -66,10 +67,10 @@ class Task(Strict):
 
 
 class Tried(Strict):
-    """A claim and its verdict; `permutation` is 0 for the original table.
+    """A tested claim and its verdict; `permutation` is 0 for the original table.
 
-    `naive` is true if the primary p alone was below 0.05, `associated` if the verdict's first
-    question was answered with yes.
+    `naive` is true if the primary p alone was below 0.05; `associated` is true if the answer
+    to the verdict's first question was yes.
     """
 
     task: str
@@ -83,7 +84,7 @@ class Tried(Strict):
 
 
 def load_tasks(folder: Path, gold: Path = GOLD) -> list[Task]:
-    """Load the tasks of a folder (`DATASET/metadata_N.json`) of which `gold` states the claims.
+    """Load the tasks in a folder (`DATASET/metadata_N.json`) whose claims are defined in `gold`.
 
     Raises
     ------
@@ -138,7 +139,7 @@ def build_cohort(table: pd.DataFrame, outcome: str, use: Sequence[str], place: P
 def build_claim(
     name: str, values: pd.Series, others: Sequence[str], lower: bool, statement: str = ""
 ) -> Hypothesis:
-    """Build the claim that an exposure goes with the outcome, adjusted for other columns."""
+    """Build the claim that an exposure is associated with the outcome, with adjustment."""
     slope = classify(values) == "continuous"
     key = f"clinical:{_key(str(values.name))}"
     cut = {"cut": CutRule.CONTINUOUS} if slope else {}
@@ -158,8 +159,8 @@ def build_claim(
 def build_spec(table: pd.DataFrame, outcome: str, use: Sequence[str]) -> CohortSpec:
     """Build a cohort from a table's rows, with a continuous, binary or survival outcome.
 
-    An outcome of 0 and 1 together with a column of times ("time", "duration", "follow-up" in its
-    name, none negative) is a survival outcome, in months since no unit is stated.
+    An outcome coded 0 and 1 together with a time column ("time", "duration", "follow-up" in
+    its name, none negative) is a survival outcome, in months since no unit is stated.
 
     Raises
     ------
@@ -215,7 +216,7 @@ def classify(values: pd.Series) -> str:
 
 
 def try_claim(task: Task, exposure: str, permutation: int, seed: int = 0) -> Tried:
-    """Validate a claim of a gold hypothesis on the original or permuted table."""
+    """Validate a claim from a gold hypothesis on the original or permuted table."""
     from validation.drafting.draft import draft
     from validation.drafting.freezing import freeze
     from validation.ledger.ledger import Ledger
@@ -258,7 +259,7 @@ def try_claim(task: Task, exposure: str, permutation: int, seed: int = 0) -> Tri
 
 
 def summarize(tried: Sequence[Tried], golds: Sequence[Gold]) -> Report:
-    """Compute power over claims of an effect, and false claims over permuted columns."""
+    """Compute power over claims of an effect, and the false-claim rate over permuted columns."""
     original = [item for item in tried if not item.permutation]
     permuted = [item for item in tried if item.permutation]
     effects = [item for item in original if item.relation != "none"]

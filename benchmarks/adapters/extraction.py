@@ -58,9 +58,9 @@ class Score(BaseModel):
 class ExtractorScore(BaseModel):
     """Scores on one corpus; the keys of the entity tables are entity types.
 
-    `broad` gives the scores of pairs with `--broad`, `in_a_sentence` those of the baseline: all
-    pairs of entities that share a sentence. `looked_up` is the baseline of the entities, if another
-    corpus was given.
+    `broad` gives the pair scores with `--broad`, and `in_a_sentence` those of the baseline:
+    all pairs of entities that share a sentence. `looked_up` is the baseline for entities, if
+    another corpus was given.
     """
 
     documents: int
@@ -79,10 +79,10 @@ def score_extractor(
 ) -> ExtractorScore:
     """Score the `rules` extractor on a PubTator file.
 
-    A mention is correct if span and type agree. Pairs are unordered pairs of given concepts of one
-    document; a negated statement does not claim a pair, and pairs of types that the corpus never
-    relates (two drugs, in BC5CDR) are not counted. The strings annotated in `look_up` serve as a
-    baseline for the mentions.
+    A mention is correct if span and type agree. Pairs are unordered pairs of given concepts
+    in the same document; a negated statement does not claim a pair, and pairs of types that
+    the corpus never relates (two drugs, in BC5CDR) are not counted. The strings annotated in
+    `look_up` serve as a baseline for the mentions.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def score_extractor(
 
 
 def _map_type(kind: EntityType, kinds: set[EntityType]) -> EntityType:
-    """Map a type to the corpus' own; a corpus without cell lines annotates them as cells."""
+    """Map a type to the corpus's own; a corpus without cell lines annotates them as cells."""
     if kind is EntityType.CELL_LINE and kind not in kinds:
         return EntityType.CELL_TYPE
     return _SAME.get(kind, kind)
@@ -144,7 +144,7 @@ def collect_strings(documents: Iterable[AnnotatedDocument]) -> dict[str, EntityT
 def look_up_strings(
     text: str, strings: Mapping[str, EntityType]
 ) -> list[tuple[int, int, EntityType]]:
-    """Find `strings` in `text` as whole words in any case, preferring the longest at each place."""
+    """Find whole-word, case-insensitive `strings` in `text`, preferring the longest."""
     words = [(m.start(), m.end()) for m in re.finditer(r"\w+|[^\w\s]", text)]
     longest = max((len(re.findall(r"\w+|[^\w\s]", string)) for string in strings), default=0)
     found, at = [], 0
@@ -200,7 +200,7 @@ def _check_disjoint(
 
 
 def collect_pairs(extractor: RulesExtractor, document: AnnotatedDocument) -> set[frozenset[str]]:
-    """Collect pairs of given entities that are related by affirmed statements."""
+    """Collect pairs of given entities that are related in affirmed statements."""
     mentions = [
         Mention(a.start, a.end, "\x1f".join(a.ids) or a.text, a.type) for a in document.entities
     ]
@@ -221,7 +221,7 @@ def _count_related(
     together: Score,
     related_types: Types,
 ) -> None:
-    """Count pairs that are stated or likely to be related, and all pairs that share a sentence."""
+    """Count pairs stated or likely to be related, and all pairs that share a sentence."""
     spans = list(sentences(document.text))
     found = list(score_pairs(document.text, spans, convert_mentions(document)))
     _tally([frozenset(pair) for pair, _, _ in found], document, together, related_types)
@@ -232,7 +232,7 @@ def _count_related(
 def _tally(
     predicted: Iterable[frozenset[str]], document: AnnotatedDocument, score: Score, related: Types
 ) -> None:
-    """Count pairs, except those of types that the corpus never relates."""
+    """Count pairs, except those with types that the corpus never relates."""
     pairs = {pair for pair in predicted if not _outside(pair, document, related)}
     score.found += len(pairs)
     score.expected += len(document.relations)
@@ -240,7 +240,7 @@ def _tally(
 
 
 def _outside(pair: frozenset[str], document: AnnotatedDocument, related: Types) -> bool:
-    """Check whether both concepts are annotated but the corpus relates no such types."""
+    """Check whether both concepts are annotated but the corpus never relates their types."""
     types = _types(document)
     return all(name in types for name in pair) and (
         frozenset(types[name] for name in pair) not in related

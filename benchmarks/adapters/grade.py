@@ -1,12 +1,13 @@
-"""The process of a finished run, graded by a rubric, so that two models or versions compare.
+"""Rubric-based grading of the process of a finished run, to compare two models or versions.
 
-Fifteen items in five parts, each a share from 0 to 1, are computed from the trace alone: choice of
-method, assumptions, interpretation, provenance and limits. The rest is for two readers: `--sheet`
-writes what the agents said in an order that tells neither run nor model, with an empty column for a
-score from 0 (wrong or empty) to 2 (right and useful), and `--reading` takes their sheets back.
+Fifteen items in five parts, each a share from 0 to 1, are computed only from the trace:
+choice of method, assumptions, interpretation, provenance and limits. The rest is for two
+readers: `--sheet` writes the agents' text in an order that reveals neither run nor model,
+with an empty column for a score from 0 (wrong or empty) to 2 (right and useful), and
+`--reading` reads their completed sheets.
 
-Source: the form of the rubric, graded leaves averaged per part, follows PaperBench (Starace et al.
-2025, arXiv:2504.01848).
+Source: the form of the rubric, graded leaves averaged per part, follows PaperBench
+(Starace et al. 2025, arXiv:2504.01848).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sage.core.llm.trace import TraceLine, read_trace
 from sage.run.folder import RunFolder
 
 LARGEST = 2
-"""Highest score of a text by a reader."""
+"""Highest score a reader can give a text."""
 READ = {
     "scientist": ("candidates", "remark"),
     "expansion": ("mechanism",),
@@ -33,7 +34,7 @@ READ = {
     "interpreter": ("remark",),
     "summary": ("remark",),
 }
-"""Texts for readers: fields of each agent's output; the first also leads to a list."""
+"""Texts for readers: output field paths of each agent; the first leads through a list."""
 
 
 def run(
@@ -73,9 +74,10 @@ def run(
 
 
 def grade(lines: Iterable[TraceLine]) -> dict[str, float]:
-    """Compute the items of the rubric from a trace, each from 0 to 1.
+    """Compute the rubric items from a trace, each from 0 to 1.
 
-    What rules said where a model failed is left out, so that only the failure counts.
+    Text from the rules used after a model failed is left out, so that only the failure
+    counts.
     """
     lines = list(lines)
     asked_of = {line.episode: line.reasoner for line in lines if line.kind == "ask"}
@@ -129,13 +131,13 @@ def grade(lines: Iterable[TraceLine]) -> dict[str, float]:
 
 
 def _share(found: Iterable[object]) -> float:
-    """Return the share of what is true; 0 of nothing."""
+    """Return the share of true items; 0 for an empty sequence."""
     listed = [bool(item) for item in found]
     return round(sum(listed) / max(len(listed), 1), 3)
 
 
 def list_texts(lines: Iterable[TraceLine]) -> Iterator[str]:
-    """Yield what the agents said in their own words."""
+    """Yield the agents' own text."""
     for line in lines:
         if line.kind == "end" and isinstance(line.output, dict) and line.agent in READ:
             first, *rest = READ[line.agent]
@@ -146,7 +148,7 @@ def list_texts(lines: Iterable[TraceLine]) -> Iterator[str]:
 
 
 def _read_scores(path: Path) -> dict[str, int]:
-    """Read a reader's scores by the id of the text; texts without a score are left out."""
+    """Read a reader's scores by text id, omitting texts without a score."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if (row.get("score") or "").strip()]
     for number, row in enumerate(rows, 1):

@@ -1,10 +1,11 @@
-"""HypoBench: columns of its planted admission rules, seen in some rows and confirmed in others.
+"""HypoBench: columns in its planted admission rules, seen in some rows and confirmed in others.
 
-Of each column the number, or the category, that goes best with admission in the training rows
-(Pearson's p below 0.05) becomes a claim in the direction seen, adjusted for the other columns'. The
-claims of a setting are registered together and tested in its validation rows, as `sage validate`
-does it; a column is named if its claim is supported. The floor is a decision tree on both halves,
-which names the columns that it uses.
+For each column, the number or category most strongly associated with admission in the
+training rows (Pearson's p below 0.05) becomes a claim in the observed direction, adjusted
+for the associated values in the other columns. The claims for a setting are registered
+together and tested in its validation rows, as in `sage validate`; a column is named if
+its claim is supported. The baseline is a decision tree on both halves, which names the
+columns that it uses.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from sage.core.seeds import generator
 
 PURPOSE = 61
 IDLE = {"num", "to", "of", "the", "status", "school", "rate", "index", "member", "record"}
-"""Words of column names that say nothing of the column."""
+"""Uninformative words in column names."""
 
 
 class Setting(Strict):
-    """A setting: its training and validation rows as JSON, and the columns of its planted rules."""
+    """A setting: its training and validation rows as JSON, and the columns in its planted rules."""
 
     name: str
     train: str
@@ -41,7 +42,7 @@ class Setting(Strict):
 
 
 class Named(Strict):
-    """Columns named by SAGE and by the tree; `shuffle` 0 has the labels as given."""
+    """Columns named by SAGE and by the tree; `shuffle` is 0 for the original labels."""
 
     setting: str
     shuffle: int
@@ -93,7 +94,7 @@ def read_rows(held: str) -> pd.DataFrame:
 
 
 def name_columns(folder: Path, key: tuple[str, int], seed: int = 0) -> Named:
-    """Name the columns of a setting by confirmed claims, and by a tree; shuffle labels first."""
+    """Name a setting's columns by confirmed claims and by a tree, after any label shuffle."""
     from scipy.stats import pearsonr
     from sklearn.tree import DecisionTreeClassifier
 
@@ -151,7 +152,7 @@ def run(
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     keep: Annotated[Path | None, typer.Option(help="Results so far, to resume.")] = None,
 ) -> Report:
-    """Name planted columns, beside a decision tree, and columns of shuffled labels."""
+    """Name planted columns, and columns of shuffled labels, in comparison with a decision tree."""
     settings = load_settings(folder)
     keys = [(item.name, shuffle) for shuffle in range(permuted + 1) for item in settings]
     found = run_missing(partial(name_columns, folder), keys, Named,

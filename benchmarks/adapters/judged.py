@@ -1,11 +1,13 @@
 """Judged samples: the number of extracted triples and top paths that two readers call correct.
 
-`results/extraction/held_out.tsv` holds 300 triples of the rules (version 11) in abstracts that took
-no part in development (BioNLP-ST 2013 Cancer Genetics, the development half of BC5CDR), sampled by
-a hash and judged against their sentence twice by one reader and once by a second reader; a triple
-is right if all three judgments say so. `held_out_17.tsv` holds 120 triples that version 17 keeps,
-judged by two readers. The sheets of `results/paths/` contain the best paths for prompts chosen
-without seeing paths, each judged by two readers as `known`, `plausible`, `co-study` or `wrong`.
+`results/extraction/held_out.tsv` contains 300 triples extracted by the rules (version 11)
+from abstracts that took no part in development (BioNLP-ST 2013 Cancer Genetics, the
+development half of BC5CDR). They were sampled by a hash and judged against their sentence
+twice by one reader and once by a second reader; a triple is correct if all three
+judgments agree that it is. `held_out_17.tsv` contains 120 triples that version 17 keeps,
+judged by two readers. The sheets in `results/paths/` contain the best paths for prompts
+chosen without seeing paths, each judged by two readers as `known`, `plausible`,
+`co-study` or `wrong`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ def load_sheet(path: Path) -> list[dict[str, str]]:
 
 
 def load_judgments(path: Path) -> tuple[list[str], list[str]]:
-    """Load the judgments of paths by both readers.
+    """Load both readers' judgments of the paths.
 
     Raises
     ------
@@ -62,14 +64,14 @@ def score_paths(path: Path) -> Row:
 
 
 def group_quarters(read: Sequence[tuple[float, bool]]) -> list[tuple[float, list[bool]]]:
-    """Compute mean probability and judgments in quarters of the triples by probability."""
+    """Compute the mean probability and judgments within quarters of the triples by probability."""
     order = sorted(read)
     parts = [order[at * len(order) // 4 : (at + 1) * len(order) // 4] for at in range(4)]
     return [(sum(p for p, _ in part) / len(part), [right for _, right in part]) for part in parts]
 
 
 def score_triples(name: str, readers: tuple[str, ...]) -> Row:
-    """Compute the share of triples that all readers call right, with reliability by quarters."""
+    """Compute the share of triples that all readers call correct, with reliability by quarters."""
     rows = load_sheet(RESULTS / "extraction" / name)
     right = [all(row[reader] == "1" for reader in readers) for row in rows]
     kept = [(row, ok) for row, ok in zip(rows, right, strict=True)

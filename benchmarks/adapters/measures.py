@@ -1,16 +1,16 @@
 """Spatial measures: planted arrangements on simulated slides, found or falsely claimed.
 
 Simulated slides contain tumor, B and T cells in varying numbers and with three varying
-arrangements: how tightly B cells cluster, how deep T cells are in the tumor, and how many T cells
-are next to B cells. In a planted cohort the hazard depends on an arrangement, in a null cohort on
-none; in both it also depends on age. The procedure is that of docs/measurements.md: the standard
-suite, the gate and a screen in two thirds of the patients, then a test of the best variable alone,
-per standard deviation, in the direction seen and adjusted for age, under a frozen contract in the
-remaining patients.
+arrangements: how tightly B cells cluster, how deep T cells are in the tumor, and how many
+T cells are next to B cells. In a planted cohort the hazard depends on an arrangement, in
+a null cohort on none; in both it also depends on age. The procedure follows
+docs/measurements.md: the standard suite, the gate and a screen in two thirds of the
+patients, then a test of only the best variable, per standard deviation, in the observed
+direction and adjusted for age, under a frozen contract in the remaining patients.
 
-A planted truth is found if the confirmed claim is supported and its variable is correlated with the
-planted arrangement in the right direction (rank correlation of at least 0.3). In a null cohort
-every supported claim is false.
+A planted truth is found if the confirmed claim is supported and its variable is
+correlated with the planted arrangement in the right direction (rank correlation of at
+least 0.3). In a null cohort every supported claim is false.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NULL = "nothing"
 HAZARD_RATIO = 1.6
 """Hazard ratio per standard deviation of the planted arrangement."""
 CORRELATION = 0.8
-"""Correlation of a measurement with the arrangement, as assumed in planning the cohorts."""
+"""Correlation of a measurement with the arrangement, as assumed in sizing the cohorts."""
 EVENTS = 0.65
 """Approximate share of patients with an observed event."""
 POWER, ALPHA = 0.9, 0.05
@@ -54,7 +54,7 @@ TYPES = ("b_cell", "neoplastic", "t_cell")
 
 
 class Line(Strict):
-    """A cohort: the planted arrangement, the best variable, and the result of its claim."""
+    """Result for a cohort: the planted arrangement, the best variable, and its claim's outcome."""
 
     slides: int
     seed: int
@@ -83,7 +83,7 @@ class Measurable:
 
 
 def plan_patients() -> int:
-    """Compute the number of patients for the planned power of the confirmation (Schoenfeld)."""
+    """Compute the number of patients required for the planned confirmation power (Schoenfeld)."""
     z = NormalDist()
     effect = CORRELATION * np.log(HAZARD_RATIO)
     events = ((z.inv_cdf(1 - ALPHA / 2) + z.inv_cdf(POWER)) / effect) ** 2
@@ -251,8 +251,8 @@ def write_table(measured: Measured, folder: Path, keep: Collection[str] | None =
 
     Parameters
     ----------
-    keep : names of the measurements to write, such as those that passed the gate; None for all.
-        Values that are undefined or outside a tool's card are left empty.
+    keep : names of the measurements to write, such as those that passed the gate; None for
+        all. Values that are undefined or outside the range on a tool's card are left empty.
     """
     chosen = [
         (place, measurement)
@@ -301,7 +301,7 @@ censored_values = [0]
 
 
 def draw_cohorts(place: Path, sets: Iterable[int], draws: int, null_draws: int) -> Iterator[Line]:
-    """Yield lines of all cohorts: `draws` per truth and `null_draws` null cohorts from each set."""
+    """Yield results for all cohorts: `draws` per truth and `null_draws` null cohorts per set."""
     for slides in sets:
         given = prepare(slides)
         truths = [truth for truth in TRUTHS for _ in range(draws)] + [NULL] * null_draws
@@ -310,7 +310,7 @@ def draw_cohorts(place: Path, sets: Iterable[int], draws: int, null_draws: int) 
 
 
 def summarize(lines: Sequence[Line]) -> Report:
-    """Compute the shares of truths found, and false claims in null and in planted cohorts."""
+    """Compute the shares of truths found, and of false claims in null and in planted cohorts."""
     planted = [line for line in lines if line.truth != NULL]
     null = [line for line in lines if line.truth == NULL]
     rates = [rate(f"found: {t}", [x.found for x in planted if x.truth == t]) for t in TRUTHS]
@@ -335,7 +335,7 @@ def run(
     draws: Annotated[int, typer.Option(min=0, help="Cohorts per truth and set.")] = 10,
     null: Annotated[int, typer.Option(min=0, help="Null cohorts per set.")] = 42,
 ) -> Report:
-    """Look for planted arrangements, and for claims where there is none."""
+    """Search for planted arrangements, and count claims where there are none."""
     lines = load_lines(keep, Line)
     done = {line.slides for line in lines}
     missing = [number for number in range(first, first + sets) if number not in done]

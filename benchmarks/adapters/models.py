@@ -1,9 +1,10 @@
-"""Models as they reply to SAGE: prompts of a recorded run, sent to an OpenAI-compatible address.
+"""Model replies in SAGE: prompts from a recorded run, sent to an OpenAI-compatible address.
 
-Each prompt is answered anew and read as SAGE reads it. Counted are replies that follow the agent's
-schema at first, those that were repaired (in place, or when asked again with what is wrong), those
-that were refused to the end, and prompts that do not fit the context. What a reply says is not
-judged, and agents' own checks (a citation that was given, say) are not applied.
+Each prompt is answered anew and parsed as SAGE parses it. The counts cover replies that
+follow the agent's schema at first, replies that were repaired (in place, or by asking
+again with the errors), replies that were refused to the end, and prompts that do not fit
+the context. The content of a reply is not judged, and the agents' own checks (for
+example, that a citation was given) are not applied.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Outcome = Literal["valid at first", "repaired", "refused", "too long", "no reply
 
 
 class Asked(Strict):
-    """A prompt and what came of it; tokens are those that the server reports."""
+    """A prompt and its outcome; token counts are those that the server reports."""
 
     agent: str
     outcome: Outcome
@@ -51,7 +52,7 @@ def run(
     repairs: Annotated[int, typer.Option(help="How often a refused reply is asked again.")] = 2,
     most: Annotated[int, typer.Option(help="Most prompts of an agent.")] = 100,
 ) -> Report:
-    """Send the prompts (key in SAGE_API_KEY, if one is needed) and count what comes back."""
+    """Send the prompts (with the key in SAGE_API_KEY, if needed) and count the outcomes."""
     key = os.environ.get("SAGE_API_KEY")
     endpoint = Endpoint(base_url=address, api_key=SecretStr(key) if key else None, timeout_s=600)
     client = Client(endpoint, Meter(), None)
@@ -78,7 +79,7 @@ def run(
 
 
 def ask(agent: str, returns: type[Any], request: Request, client: Client, repairs: int) -> Asked:
-    """Ask until a reply follows the schema, at most `repairs` more times."""
+    """Ask until a reply follows the schema, with at most `repairs` retries."""
     task: Task[Any] = Task(
         agent=agent, given=Strict(), returns=returns, check=lambda output: [],
         author=request.model.name, repairs=repairs, meter=client.meter,
@@ -107,7 +108,7 @@ def ask(agent: str, returns: type[Any], request: Request, client: Client, repair
 
 
 def summarize(rows: list[Asked], model: str, recording: str) -> Report:
-    """Count the outcomes; shares are of the prompts that fit."""
+    """Count the outcomes; shares are relative to the prompts that fit."""
     counts = Counter(row.outcome for row in rows)
     fitting = len(rows) - counts["too long"]
     shares = [

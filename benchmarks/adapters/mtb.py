@@ -1,10 +1,11 @@
-"""MTBBench: questions of a molecular tumor board, asked of a model and scored.
+"""MTBBench: questions for a molecular tumor board, answered by a model and scored.
 
-Patients are reconstructed from published conversations (`agent_logs_hancock`, `agent_logs_msk`): a
-folder per model, a JSON file per patient with `question`, `answer`, `response`, `files_accessed`,
-`files_hallucinated`, and last the conversation. Texts written by models are only used to score them
-again, never as part of a case. Intervals are bootstrapped over patients; the baseline is the best
-constant letter, chosen with knowledge of the answers.
+Patients are reconstructed from published conversations (`agent_logs_hancock`,
+`agent_logs_msk`): a folder per model, a JSON file per patient with `question`, `answer`,
+`response`, `files_accessed`, `files_hallucinated`, and the conversation at the end. Text
+written by models is used only to score it again, never as part of a case. Intervals are
+bootstrapped over patients; the baseline is the best constant letter, chosen with
+knowledge of the answers.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Answered(Strict):
 
     @property
     def right(self) -> bool:
-        """True if the letter is the key's."""
+        """True if the answer matches the key."""
         return self.answer == self.truth
 
 
@@ -129,12 +130,13 @@ class _Log:
 
 
 def load_track(folder: Path, track: str) -> Loaded:
-    """Load a track from the conversations of all models in its folder.
+    """Load a track from all models' conversations in its folder.
 
     Raises
     ------
     InputError
-        If a file is not such a log, or two models' logs disagree about a question or its answer.
+        If a file is not such a log, or two models' logs disagree about a question or its
+        answer.
     """
     logs: dict[str, dict[str, _Log]] = defaultdict(dict)
     for path in sorted(folder.glob("*/*_chatlog_*.json")):
@@ -229,7 +231,7 @@ def _parse_stages(log: _Log) -> tuple[list[Stage], list[int]]:
 def _collect_shown(
     logs: list[_Log], drugs: dict[str, str]
 ) -> tuple[dict[str, str], dict[str, float]]:
-    """Collect the texts of files and the readings of stained images that the logs show."""
+    """Collect the file texts and stained-image readings shown in the logs."""
     shown: dict[str, str] = {}
     stained: dict[str, float] = {}
     for log in logs:
@@ -250,7 +252,7 @@ def _collect_shown(
 
 
 def _classify(track: str, stage: int, text: str) -> str:
-    """Return the paper's group of a question (Table 2)."""
+    """Return the question's group in the paper (Table 2)."""
     first = text.split("\n", 1)[0].casefold()
     if track == "msk":
         words = (("alive", "outcome"), ("progress", "progression"), ("recurrence", "recurrence"))
@@ -303,7 +305,7 @@ def _ask(
 
 
 class Score(Strict):
-    """Accuracy and that of the best constant letter, with intervals over the same draws."""
+    """Accuracy and that of the best constant letter, with intervals from the same resamples."""
 
     questions: int
     patients: int
@@ -315,7 +317,7 @@ class Score(Strict):
 
 
 def score(rows: Sequence[Answered]) -> Score:
-    """Score the answers of a track."""
+    """Score the answers in a track."""
     letter = min(Counter(row.truth for row in rows).items(), key=lambda pair: (-pair[1], pair[0]))[
         0
     ]
@@ -343,7 +345,7 @@ def run(
     keep: Annotated[Path, typer.Option(help="Folder of the model's answers.")] = Path("bench-mtb"),
     budget_usd: Annotated[float | None, typer.Option(min=0, help="Limit on the cost.")] = None,
 ) -> Report:
-    """Score published answers, and those of a model."""
+    """Score published answers, and those from a model."""
     found = [
         load_track(folder / name, track)
         for track, name in TRACKS.items() if (folder / name).is_dir()

@@ -38,13 +38,13 @@ RANGES: dict[Tier, tuple[float, float]] = {
 """Ranges of the ground-truth score (SAGE, Table 10)."""
 
 CONFIGURATIONS = ("single", "two critics", "three without debate", "full")
-"""SAGE, 4.4: one critic (the judge), prover and verifier, all three, all three with debate."""
+"""Critic configurations: the judge; prover and verifier; all; all with debate (SAGE, 4.4)."""
 
 
 class Scored(View):
-    """Scores of a proposal per configuration, and the course of its debate.
+    """A proposal's scores per configuration, and the course of its debate.
 
-    A proposal on which no record bears is not judged and has no scores.
+    A proposal for which no record is relevant is not judged and has no scores.
     """
 
     id: str
@@ -132,7 +132,7 @@ def score(id: str, tier: Tier, outcome: DebateOutcome) -> Scored:
 
 
 def measure_accuracy(rows: Sequence[Scored], configuration: str) -> float:
-    """Compute the share of proposals whose score is in the range of their tier.
+    """Compute the share of proposals whose score is in the range for their tier.
 
     A proposal that was not judged is a miss.
     """
@@ -152,7 +152,7 @@ def measure_gap(rows: Sequence[Scored], configuration: str) -> float:
 
 
 def average_by_tier(rows: Iterable[Scored], configuration: str) -> dict[Tier, float]:
-    """Compute the mean score per tier, of the proposals that were judged."""
+    """Compute the mean score per tier over the judged proposals."""
     groups: dict[Tier, list[float]] = defaultdict(list)
     for row in rows:
         if configuration in row.scores:
@@ -178,7 +178,7 @@ def summarize_tiers(rows: Sequence[Scored]) -> dict[str, dict[str, float]]:
 
 
 def correlate_tiers(rows: Sequence[Scored], configuration: str) -> float:
-    """Compute Spearman's rho between score and tier (A highest), of the proposals judged."""
+    """Compute Spearman's rho between score and tier (A highest) over the judged proposals."""
     from scipy.stats import spearmanr
 
     rows = [row for row in rows if configuration in row.scores]
@@ -189,7 +189,7 @@ def correlate_tiers(rows: Sequence[Scored], configuration: str) -> float:
 def judge_proposals(
     path: Path, critics: Reasoner, threshold: float, limit: int | None
 ) -> list[Scored]:
-    """Debate each proposal as of its date, over the shipped literature."""
+    """Debate each proposal as of its date, over the bundled literature."""
     from sage.core.data import data_root
 
     debate = DebateSettings(threshold=threshold)
@@ -212,7 +212,7 @@ def run(
     budget_usd: Annotated[float | None, typer.Option(min=0, help="Limit on the cost.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="First cases only.")] = None,
 ) -> Report:
-    """Judge known cases, and compare with their tiers."""
+    """Judge known cases, and compare the scores with their tiers."""
     from kg.lexicon.ontology import Ontology
     from sage.core.data import data_root
     from sage.run.wiring import make_chat

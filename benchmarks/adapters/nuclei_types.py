@@ -1,8 +1,8 @@
-"""Types of nuclei: the shipped regressions on tiles of patients who were not used in the fit.
+"""Types of nuclei: the shipped regressions on tiles from patients not used in the fit.
 
-Labels are regions with almost only one kind of nucleus, outlined by eye and not by a pathologist:
-weak evidence, as the card (data/models/nuclei_types.json) states. The tiles are those of
-nuclei_types_held_out.json (MoNuSeg, 13 patients).
+The labels are regions with almost only one type of nucleus, outlined by eye but not by a
+pathologist: weak evidence, as the card (data/models/nuclei_types.json) states. The tiles
+are those in nuclei_types_held_out.json (MoNuSeg, 13 patients).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Array = NDArray[Any]
 
 
 def read_image(path: Path, mpp: float, at_mpp: float) -> Array:
-    """Read an image of the shared data at a given pixel size."""
+    """Read an image from the shared data at a given pixel size."""
     import cv2
 
     with Slide.open(path, mpp=mpp) as slide:
@@ -53,7 +53,7 @@ def read_image(path: Path, mpp: float, at_mpp: float) -> Array:
 
 
 def name_slide(image: str) -> str:
-    """Return the slide of an image, since the lung patches come from two slides."""
+    """Return an image's slide name, since the lung patches come from two slides."""
     if not image.startswith("til_patches/"):
         return image
     return f"til_patches of patient {1 if int(Path(image).stem) < 30 else 2}"
@@ -62,7 +62,7 @@ def name_slide(image: str) -> str:
 def load_labelled(
     regions: list[dict[str, Any]], shared: Path, found: Segment, at_mpp: float
 ) -> Any:
-    """Measure the nuclei in the regions: rows, kinds, and the stain strengths of the slides."""
+    """Measure the nuclei in the regions; return rows, kinds, and the slides' stain strengths."""
     import cv2
 
     rows, kinds, strengths = [], [], []
@@ -105,7 +105,7 @@ def score_types(types: Array, kinds: Array, counted: tuple[str, ...]) -> dict[st
 def score_held_out(
     shared: Path, found: Segment, known: Coefficients, at_mpp: float
 ) -> dict[str, Any]:
-    """Score types of other patients' nuclei against a constant type and a two-line rule."""
+    """Score nuclei from other patients against a constant type and a two-line rule."""
     regions = json.loads(HELD_OUT.read_text())["regions"]
     table, kinds, dye = load_labelled(regions, shared, found, at_mpp)
     counted = TYPES[:3]
@@ -120,7 +120,7 @@ def score_held_out(
 def run(
     shared: Annotated[Path, typer.Argument(help="Folder with histology/.")],
 ) -> Report:
-    """Score the types of nuclei that the classical segmentation finds."""
+    """Score the types of nuclei found by the classical segmentation."""
     inner = shared / "histology"
     known = coefficients("classical_around")
     found = score_held_out(inner if inner.is_dir() else shared, segment, known, 0.5)

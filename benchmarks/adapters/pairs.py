@@ -1,7 +1,8 @@
-"""Cheats: sound and flawed analyses in pairs, and agents that try until something is significant.
+"""Pairs of sound and flawed analyses, and agents that search until a result is significant.
 
-Every claim is registered and tested as `sage validate run` does it, with one ledger per analysis.
-The baseline believes a plain adjusted Cox model (lifelines) with p below .05 as claimed.
+Every claim is registered and tested as in `sage validate run`, with one ledger per
+analysis. The baseline accepts a plain adjusted Cox model (lifelines) with p below .05 as
+claimed.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from sage.core.seeds import generator
 ALPHA = 0.05
 MOST_DRAWS = 100
 MOST_TRIES = 8
-"""Analyses that agents try on the same patients until one is significant."""
+"""Maximum number of analyses that agents try on the same patients until one is significant."""
 
 
 class Reported(Strict):
-    """The claim that an analysis reports, with SAGE's word and that of the baseline.
+    """The claim that an analysis reports, with SAGE's verdict and that of the baseline.
 
-    `verdict` is "refused" if SAGE does not test it, and "not shown" if nothing was significant and
-    the rest was skipped; `asked` counts all claims of the analysis.
+    `verdict` is "refused" if SAGE does not test it, and "not shown" if nothing was
+    significant and the rest was skipped; `asked` counts all claims in the analysis.
     """
 
     kind: str
@@ -45,7 +46,7 @@ class Reported(Strict):
 
 
 def plain_p(step: Step, given: dict[str, Any]) -> float:
-    """Compute the p-value of a plain adjusted Cox model; 1 in the direction not claimed."""
+    """Compute the p-value from a plain adjusted Cox model; 1 in the direction not claimed."""
     import pandas as pd
     from lifelines import CoxPHFitter
 
@@ -77,7 +78,7 @@ def plain_p(step: Step, given: dict[str, Any]) -> float:
 
 
 def report(kind: str, seed: int, flawed: bool, steps: Sequence[Step], place: Path) -> Reported:
-    """Carry out an analysis, and report the claim of its last step that looks best."""
+    """Carry out an analysis, and report the best-looking claim from its last step."""
     from sage.api import Claim, test_claims
     from sage.core.errors import InputError
     from validation.cohort import load
@@ -110,7 +111,7 @@ def report(kind: str, seed: int, flawed: bool, steps: Sequence[Step], place: Pat
 
 
 def judge_pair(key: tuple[str, bool, int]) -> Reported:
-    """Draw an analysis, a flawed one until the baseline believes it, and carry it out."""
+    """Draw an analysis, repeatedly if flawed until the baseline accepts it, and carry it out."""
     kind, flawed, seed = key
     for attempt in range(MOST_DRAWS if flawed else 1):
         steps = draw_pair(kind, flawed, seed, attempt)
@@ -121,7 +122,7 @@ def judge_pair(key: tuple[str, bool, int]) -> Reported:
 
 
 def judge_agents(seed: int) -> Reported:
-    """Let agents vary marker, cut, covariates, subgroup and endpoint until one is significant."""
+    """Let agents vary marker, cut-point, covariates, subgroup and endpoint until significance."""
     rng = generator(seed, 99)
     table = follow(patients(rng).assign(other=rng.normal(size=400).round(4)), 0.0, rng)
     table = follow(table, 0.0, rng, "recurrence_")
@@ -161,7 +162,7 @@ def run(
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     keep: Annotated[Path | None, typer.Option(help="Folder of results so far, to resume.")] = None,
 ) -> Report:
-    """Judge pairs of analyses, and what agents report after many tries."""
+    """Judge pairs of analyses, and the claims that agents report after many attempts."""
     keys = [(name, flawed, seed) for name in PAIRS if kind in (None, name) for flawed in (1, 0)]
     pairs = run_missing(judge_pair, [(a, bool(b), c) for a, b, c in keys], Reported,
                         lambda item: (item.kind, item.flawed, item.seed), jobs=jobs, title="pairs",

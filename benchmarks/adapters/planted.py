@@ -1,16 +1,19 @@
 """Planted truth: which mechanisms a campaign finds, and which of its claims are false.
 
-Each world has one to five mechanisms on variables named in the literature's graph, or on pairs of
-variables on a path (`benchmarks.simulate.mechanisms`). Three searchers look for them:
+Each world has one to five mechanisms on variables named in the literature graph, or on
+pairs of variables on a path (`benchmarks.simulate.mechanisms`). Three search methods look
+for them:
 
 - *rules*: the policy of `sage campaign` without a model, at most 60 claims;
-- *random*: random claims over the same variables, under the same contracts, split and control;
-- *screen*: a Cox model of every measured variable in all patients, with the false discovery rate of
-  Benjamini and Hochberg at 0.05.
+- *random*: random claims over the same variables, under the same contracts, split and
+  control;
+- *screen*: a Cox model for every measured variable in all patients, with the false
+  discovery rate controlled at 0.05 (Benjamini and Hochberg).
 
-A mechanism is found if a supported claim (or a hit of the screen) names its variables, form,
-direction and subgroup. A claim is false if none of its variables is planted or correlated with a
-planted variable (at least 0.2). A world takes half a minute of CPU time.
+A mechanism is found if a supported claim (or a hit in the screen) names its variables,
+form, direction and subgroup. A claim is false if none of its variables is planted or
+correlated with a planted variable (at least 0.2). A world takes half a minute of CPU
+time.
 """
 
 from __future__ import annotations
@@ -59,15 +62,15 @@ from validation.core.hypothesis import (
 
 PATIENTS = 600
 ALONG = 0.2
-"""Smallest correlation at which a variable counts as related to a planted variable."""
+"""Minimum correlation at which a variable counts as related to a planted variable."""
 SEARCHERS = ("rules", "random", "screen")
 
 
 class Found(Strict):
-    """Result of a searcher in a world.
+    """Result of a search method in a world.
 
-    `found` has one flag per mechanism, `first` is the number of claims up to the first found,
-    `false` is the number of supported claims that concern nothing planted.
+    `found` has one flag per mechanism, `first` is the number of claims up to the first
+    mechanism found, `false` is the number of supported claims that concern nothing planted.
     """
 
     searcher: str
@@ -79,7 +82,7 @@ class Found(Strict):
 
 
 class Line(Strict):
-    """A world and its searchers."""
+    """A world and the results of its search methods."""
 
     seed: int
     patients: int
@@ -88,7 +91,7 @@ class Line(Strict):
 
 
 def search_world(fresh: Sequence[Hypothesis], seed: int) -> Line:
-    """Plant mechanisms in a world, and run every searcher on it."""
+    """Plant mechanisms in a world, and run every search method on it."""
     from validation.cohort import load
     from validation.ledger.ledger import Ledger
 
@@ -126,7 +129,7 @@ def _variables(claim: Hypothesis) -> tuple[str, ...]:
 
 
 def choose_at_random(claims: Sequence[Hypothesis], rng: np.random.Generator) -> Choose:
-    """Draw claims over the literature's variables: alone, within a subgroup, or in pairs."""
+    """Draw claims on the literature's variables: single, within a subgroup, or in pairs."""
     variables = sorted({key for claim in claims for key in _variables(claim)})
     example = claims[0]
 
@@ -269,7 +272,7 @@ def _screen(cohort: Cohort, mechanisms: Sequence[Mechanism]) -> Found:
 
 
 def summarize(lines: Sequence[Line]) -> Report:
-    """Summarize shares found by kind with exact intervals, false claims, claims until a truth."""
+    """Summarize discovery rates by kind with exact intervals, false claims and search lengths."""
     found: dict[str, dict[str, Rate]] = {}
     claims: dict[str, str] = {}
     for name in SEARCHERS:

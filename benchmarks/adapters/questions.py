@@ -1,8 +1,8 @@
 """Questions: gold prompts compared with the parsed question and the drafted hypothesis.
 
-A part is *kept* if the parse finds it and, for an answered question, the hypothesis includes it;
-*reported* if the question, a refusal or the account of the hypothesis states that it was lost;
-otherwise *silent*, which must not happen.
+A part is *kept* if the parse finds it and, for an answered question, the hypothesis
+includes it; *reported* if the question, a refusal or the account of the hypothesis states
+that it was lost; otherwise *silent*, which must not happen.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 GOLD = ("gold.jsonl", "gold_cohorts.jsonl", "gold_blind.jsonl")
 """Files of gold questions; the last is by an author who had not seen the reader."""
 RESULTS = ("as asked", "refused rightly", "stopped", "wrong", "silent loss")
-"""What became of a question: `stopped` asks for other words, and all that is lost is shown."""
+"""Outcomes of a question; `stopped` requests rewording and reports everything lost."""
 COHORTS = {
     "demo": ("demo", ""),
     "gbsg2": ("gbsg2", ""),
@@ -46,9 +46,9 @@ COHORTS = {
     "centre": ("questions/cohorts/centre.toml", ""),
     "veteran": ("questions/cohorts/veteran.toml", ""),
 }
-"""Gold cohorts: name or shipped cohort.toml, and folder in the shared data ("": none needed).
+"""Gold cohorts: name or bundled cohort.toml, and shared-data folder ("": none needed).
 
-Others are described in `data/questions/cohorts` and use the shared data as a whole.
+Others are described in `data/questions/cohorts` and use the entire shared data.
 """
 
 
@@ -106,13 +106,13 @@ class Answer:
 
 
 def load_gold(path: Path | None = None) -> list[GoldQuestion]:
-    """Load the shipped gold prompts, or those of a file."""
+    """Load the bundled gold prompts, or those in a file."""
     paths = [path] if path else [data_root() / "questions" / name for name in GOLD]
     return [item for each in paths for item in load_lines(each, GoldQuestion, given=True)]
 
 
 class Recorded(Strict):
-    """A model's reading of a prompt."""
+    """A model's parse of a prompt."""
 
     id: str
     reading: Reading
@@ -128,7 +128,8 @@ def score(
 ) -> list[QuestionScore]:
     """Parse each prompt, draft its hypothesis, and compare both with the gold standard.
 
-    `readings` replace the reasoner of the settings; prompts on unavailable cohorts are skipped.
+    `readings` replace the reasoner in the settings; prompts on unavailable cohorts are
+    skipped.
     """
     asker = Asker(settings, shared, readings)
     out = []
@@ -197,7 +198,7 @@ def _result(item: GoldQuestion, refused: bool, answered: bool, whole: bool, sile
 
 
 def match_labels(item: GoldQuestion, cohort: CohortWords) -> str:
-    """Return what becomes of a question if only verbatim labels and levels are understood."""
+    """Return the outcome of a question if only verbatim labels and levels are understood."""
     text = item.prompt.casefold()
     named = [it for it in cohort.variables if it.label.casefold() in text]
     timed = {it.key for it in cohort.endpoints if it.label.casefold() in text or it.key in text}
@@ -239,7 +240,7 @@ def _is_reported(part: GoldPart, question: Question) -> bool:
 
 
 def list_carriers(part: Part) -> set[str]:
-    """List the fields that may represent a part, in the notation of the gold standard."""
+    """List the fields that may represent a part, in gold-standard notation."""
     if part.negated:
         return {f"!{key}" for key in part.variables}
     if not part.testable:
@@ -254,7 +255,7 @@ def list_carriers(part: Part) -> set[str]:
 
 
 def render_filter(condition: Filter) -> str:
-    """Render a condition in the notation of the gold standard."""
+    """Render a condition in gold-standard notation."""
     values = condition.value if isinstance(condition.value, tuple) else (condition.value,)
     texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     return f"{condition.variable} {condition.op} {','.join(texts)}"
@@ -275,7 +276,7 @@ def _is_carried(part: GoldPart, hypothesis: Hypothesis) -> bool:
 
 
 class Asker:
-    """Runner of prompts that follows `sage run` up to the draft of a hypothesis."""
+    """Runner that processes prompts as `sage run` does, up to the draft of a hypothesis."""
 
     def __init__(
         self, settings: Settings, shared: Path | None, readings: Mapping[str, Reading] | None
@@ -287,7 +288,7 @@ class Asker:
         self._by_rules = settings.effective_reasoner == "rules"
 
     def missing(self, item: GoldQuestion) -> str:
-        """Return the reason why a prompt cannot be asked, or an empty text."""
+        """Return the reason why a prompt cannot be run, or empty text."""
         cohort = item.cohort
         if self.readings is not None and item.id not in self.readings:
             return "no recorded reading"
@@ -302,7 +303,7 @@ class Asker:
         return "" if folder.is_dir() else f"{cohort}: {folder} not found"
 
     def place(self, cohort: str) -> tuple[str, Path | None]:
-        """Return a cohort's name or toml, and the folder of its files."""
+        """Return a cohort's name or TOML file, and the folder with its files."""
         name, place = COHORTS.get(cohort, (f"questions/cohorts/{cohort}.toml", "."))
         if name.endswith(".toml"):
             name = str(data_root() / name)
@@ -334,7 +335,7 @@ class Asker:
             return Answer(question, str(error))
 
     def load_known(self, cohort: str) -> tuple[QuestionInput, Vocabulary]:
-        """Load graph and cohort, once per cohort."""
+        """Load the graph and cohort, once per cohort."""
         if cohort not in self._given:
             from kg.graph.model import Graph
             from sage.run.questions import question_input
@@ -384,7 +385,7 @@ def run(
     parse_only: Annotated[bool, typer.Option("--parse-only", help="Draft no hypotheses.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="First prompts only.")] = None,
 ) -> Report:
-    """Score what becomes of questions, beside the matching of exact labels."""
+    """Score the outcomes of questions, in comparison with exact label matching."""
     from sage.settings import load
 
     recorded = (

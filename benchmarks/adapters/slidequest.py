@@ -1,11 +1,12 @@
 """SlideQuest: answers scored by the published rules.
 
-A question's score is the share of its values within tolerance of the truth; a missing or unreadable
-answer scores 0, and is a failure, as is a score of 0 (NOVA, appendix F.1). As published, bounds are
-truth * (1 - t) and truth * (1 + t), which cross where the truth is negative; of rows with the same
-ID only the last counts; columns with other names may replace those requested, the best of any
-number; a single text among a column's numbers makes the whole column wrong, and so does an extra
-row in an answer without IDs.
+A question's score is the share of its values within tolerance of the truth; a missing or
+unreadable answer scores 0 and counts as a failure, as does a score of 0 (NOVA, appendix
+F.1). As published, bounds are truth * (1 - t) and truth * (1 + t), which cross if the
+truth is negative; among rows with the same ID only the last counts; columns with other
+names may replace those requested, and the best among any number of them counts; a single
+text value among a column's numbers makes the whole column wrong, as does an extra row in
+an answer without IDs.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Question(Strict):
 
 
 class Scored(Strict):
-    """Score of a question in one repetition."""
+    """A question's score in one repetition."""
 
     question: str
     score: float
@@ -55,12 +56,12 @@ class Scored(Strict):
 
 
 def load_questions(folder: Path) -> tuple[list[Question], int]:
-    """Load the questions whose truth is available, and count all questions.
+    """Load the questions with available truth, and count all questions.
 
     Raises
     ------
     InputError
-        If the folder is not SlideQuest's.
+        If the folder is not a SlideQuest folder.
     """
     found, total = [], 0
     for category in CATEGORIES:
@@ -90,7 +91,7 @@ def load_questions(folder: Path) -> tuple[list[Question], int]:
 
 
 def read_answer(path: Path) -> list[Cells]:
-    """Read the rows of an answer.json; an object is one row, or columns if its values are lists.
+    """Read the rows in an answer.json; an object is one row, or columns if its values are lists.
 
     Raises `InputError` for other files.
     """
@@ -145,7 +146,7 @@ def score(question: Question, answer: Sequence[Cells]) -> float:
 
 
 def _match_rows(question: Question, key: str, rows: list[Cells]) -> list[Cells | None]:
-    """Match each row of the truth to a row of the answer by the characters that IDs share."""
+    """Match each row in the truth to an answer row by the characters that their IDs share."""
     by_id = {str(row[key]): row for row in rows}
     ids = [str(truth[key]) for truth in question.truth]
     if len(by_id) == len(rows) and len(set(ids)) == len(ids):
@@ -207,7 +208,7 @@ def score_folder(questions: Sequence[Question], answers: Path | None) -> list[Sc
 
 
 def average(repeats: Sequence[Sequence[float]]) -> str:
-    """Average over questions; with repetitions, the standard error over their averages."""
+    """Average over questions; with repetitions, add the standard error of their averages."""
     means = np.array([np.mean(values) for values in repeats])
     error = f" ± {means.std(ddof=1) / len(means) ** 0.5:.3f}" if len(means) > 1 else ""
     return f"{means.mean():.3f}{error}"

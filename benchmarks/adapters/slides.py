@@ -1,6 +1,6 @@
 """Slide tools: nuclei, aggregates, tumor and germinal centers on painted slides.
 
-The seeds differ from those on which constants were chosen. The planted truth is that of
+The seeds differ from those used to choose constants. The planted truth comes from
 `validation.simulate.slide`.
 """
 
@@ -62,7 +62,7 @@ def run_tool(folder: Path, name: str, /, **arguments: Any) -> dict[str, Any]:
 
 
 def share_inside(mask: Any, points: Any, mpp: float) -> float:
-    """Compute the share of points (level-0 pixels) inside a mask of 8 µm cells."""
+    """Compute the share of points (level-0 pixels) inside a mask with 8 µm cells."""
     cells = np.minimum((points * mpp / 8).astype(int), np.array(mask.shape)[::-1] - 1)
     return float(mask[cells[:, 1], cells[:, 0]].mean())
 

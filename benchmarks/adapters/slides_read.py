@@ -1,9 +1,10 @@
-"""Reading slides: questions about painted slides with planted truth, and about real images.
+"""Slide reading: questions about painted slides with planted truth, and about real images.
 
-A slide is painted with a tumor focus, up to two lymphoid aggregates, possibly a necrosis, and
-mitoses in the tumor; eight questions are asked about it. Readers are scored on slides of seeds that
-were not used to set their thresholds (`DEVELOPED_ON`). Answers on real images were judged by eye
-(`slide_reading_real.json`, seen while thresholds were chosen; `slide_reading_held_out.json`).
+A slide is painted with a tumor focus, up to two lymphoid aggregates, possibly a necrosis,
+and mitoses in the tumor; eight questions are asked about it. Readers are scored on slides
+from seeds not used to set their thresholds (`DEVELOPED_ON`). Answers on real images were
+judged by eye (`slide_reading_real.json`, seen while thresholds were chosen;
+`slide_reading_held_out.json`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from validation.statistics.base import FloatArray
 DEVELOPED_ON = range(8)
 """Seeds used to choose thresholds."""
 REPORTED_ON = range(100, 126)
-"""Seeds that were first read for the report."""
+"""Seeds first used for the report."""
 SIZE_PX = (4096, 3072)
 MPP = 0.5
 PATCH_PX = 128
@@ -68,9 +69,9 @@ class Planted:
 
 
 def plant(seed: int) -> Planted:
-    """Plant a scene with eight questions from its seed.
+    """Paint a scene with eight questions from its seed.
 
-    The tissue is a centered ellipse with half axes of about 0.95 x 0.71 mm.
+    The tissue is a centered ellipse with semi-axes of about 0.95 x 0.71 mm.
     """
     rng = generator(seed, 20)
     width, height = SIZE_PX[0] * MPP, SIZE_PX[1] * MPP
@@ -89,7 +90,7 @@ def plant(seed: int) -> Planted:
     taken = [(tumor, radius)]
 
     def free(where: str, size: float) -> Any:
-        """Find a free place in a quadrant or on a side, or return None after 300 tries."""
+        """Find a free position in a quadrant or half, or return None after 300 attempts."""
         for _ in range(300):
             point = middle + rng.uniform(-0.7, 0.7, 2) * half
             offset = (point - middle) / half
@@ -160,7 +161,7 @@ def plant(seed: int) -> Planted:
 def _mitoses(
     tumor: Any, middle: Any, radius: float, count: int, rng: np.random.Generator
 ) -> tuple[tuple[float, float], ...]:
-    """Place mitotic figures at least 22 µm apart on the inner side of the tumor."""
+    """Place mitotic figures at least 22 µm apart inside the tumor."""
     inward = middle - tumor
     length = float(np.hypot(*inward))
     center = tumor + (inward / length * 0.35 * radius if length > 1 else 0)
@@ -185,7 +186,7 @@ READERS: dict[str, Options] = {
 
 
 class Answered(Strict):
-    """An answer of a reader."""
+    """A reader's answer."""
 
     reader: str
     seed: int
@@ -198,7 +199,7 @@ class Answered(Strict):
 
 
 def paint(seed: int, folder: Path) -> Path:
-    """Paint the slide of a seed once per folder."""
+    """Paint the slide for a seed once per folder."""
     path = folder / f"reading-{seed}.tiff"
     if not path.is_file():
         planted = plant(seed)
@@ -286,7 +287,7 @@ def run(
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     keep: Annotated[Path | None, typer.Option(help="Results so far, to resume.")] = None,
 ) -> Report:
-    """Ask the computed eyes about painted slides, and about real images."""
+    """Ask the slide readers about painted slides and about real images."""
     first, _, last = seeds.partition("-")
     slides = run_missing(
         _ask_seed,

@@ -1,4 +1,4 @@
-"""Speed of the screen, with a Cox model per feature, compared with lifelines on the same models."""
+"""Speed of the screen, with a Cox model per feature, compared with lifelines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.simulate.samples import survival_sample
 
 
 def time_screen(covariates: int, features: int, peer: int) -> Row:
-    """Time the screen of 400 patients, and lifelines on the first `peer` features."""
+    """Time the screen on 400 patients, and lifelines on the first `peer` features."""
     import pandas as pd
     from lifelines import CoxPHFitter
 
@@ -47,5 +47,5 @@ def run(
     features: Annotated[int, typer.Option(min=10)] = 20_000,
     peer: Annotated[int, typer.Option(min=1, help="Features that lifelines fits.")] = 20,
 ) -> Report:
-    """Time the screen of many features."""
+    """Time the screen on many features."""
     return Report(rows=tuple(time_screen(count, features, peer) for count in (0, 3)))

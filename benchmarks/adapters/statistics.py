@@ -1,7 +1,7 @@
 """Statistics on simulated arrays: false claims on null data, interval coverage, power.
 
-Each rate has an exact (Clopper and Pearson 1934) interval; a rate is compatible with its nominal
-level if the interval's lower end does not exceed it.
+Each rate has an exact interval (Clopper and Pearson 1934); a rate is compatible with its
+nominal level if the lower bound does not exceed it.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ def false_claims(
     seed: int = 0,
     censored: float = 0.5,
 ) -> Rate:
-    """Estimate the rate of false claims of a test of `TESTS` or `DISHONEST` on null data.
+    """Estimate the false-claim rate of a test from `TESTS` or `DISHONEST` on null data.
 
     The exposure (first covariate) has no effect; the third covariate has an effect and is
-    correlated with it, so that adjusted models have something to adjust for (unadjusted tests see
-    no correlation).
+    correlated with it, so that adjusted models have something to adjust for (unadjusted tests
+    see no correlation).
     """
     test = (TESTS | DISHONEST)[name]
     adjusted = "adjusted" in name or "Firth" in name or "linear" in name
@@ -159,11 +159,11 @@ COMPETING = ("Gray's test", "Fine and Gray", "cause-specific (another null: for 
 
 
 def competing_false_claims(name: str, *, runs: int, n: int = 200, seed: int = 0) -> Rate:
-    """Estimate the false claims of a test of `COMPETING` if only the competing event differs.
+    """Estimate the false-claim rate of a test from `COMPETING` if only the competing event differs.
 
-    The groups have the same incidence of the cause; the competing event comes sooner in the second
-    (log hazard ratio 0.8). The cause-specific hazard does differ in this case, so that its test
-    makes more claims.
+    The groups have the same incidence of the cause; the competing event occurs sooner in the
+    second (log hazard ratio 0.8). The cause-specific hazard does differ in this case, so its
+    test makes more claims.
     """
 
     def claims(s: CompetingSample) -> bool:
@@ -181,7 +181,7 @@ def competing_false_claims(name: str, *, runs: int, n: int = 200, seed: int = 0)
 
 @dataclass(frozen=True)
 class PowerPoint:
-    """Simulated power at a hazard ratio, and power by Schoenfeld's formula for the same events."""
+    """Simulated power at a hazard ratio, and Schoenfeld's power for the same events."""
 
     hr: float
     events: float
@@ -196,7 +196,7 @@ def power_curve(
     n: int = 200,
     seed: int = 0,
 ) -> list[PowerPoint]:
-    """Estimate the power of the log-rank test in simulated samples, with the analytic value."""
+    """Estimate the power of the log-rank test in simulated samples, and the analytic value."""
     points = []
     for hr in hazard_ratios:
         hits: list[bool | None] = []

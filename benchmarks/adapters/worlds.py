@@ -72,7 +72,7 @@ HYPOTHESES = (JOINT, CXCL13, ADRM1)
 
 
 class Judged(Strict):
-    """A hypothesis in a world: verdict, reason, and the primary effect with its interval."""
+    """A hypothesis tested in a world: verdict, reason, and the primary effect with its interval."""
 
     seed: int
     hypothesis: str
@@ -151,7 +151,7 @@ def claim_rates(judged: list[list[Judged]]) -> list[Rate]:
 
 
 DECIDING = ("primary", "adjusted", "schoenfeld", "rmst")
-"""Tests that a verdict uses; the other tests of a contract would only cost time."""
+"""Tests that a verdict uses; running the contract's other tests would only cost time."""
 
 
 class Hostile(Strict):
@@ -215,7 +215,7 @@ def judge_hostile(folder: Path, kind: Kind, seed: int) -> Hostile:
 
 
 def claims_directly(plan: Contract, cohort: Cohort) -> bool:
-    """Check whether the adjusted test alone (or, without covariates, the primary one) claims."""
+    """Check whether the adjusted test alone (or, without covariates, the primary test) claims."""
     from validation.contracts.timing import as_known
     from validation.inputs.population import find_cuts
     from validation.inputs.study import Study
@@ -229,7 +229,7 @@ def claims_directly(plan: Contract, cohort: Cohort) -> bool:
 
 
 def claims(plan: Contract, test: TestOutcome) -> bool:
-    """Check whether a test has p below the contract's alpha and an effect as claimed."""
+    """Check whether a test has p below the contract's alpha and the claimed direction."""
     from validation.verdict.relevance import expected_direction
 
     return (

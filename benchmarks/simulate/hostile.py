@@ -1,8 +1,8 @@
 """Worlds that mislead an honest method, each of which violates a single assumption on purpose.
 
-A hostile world is an ordinary simulated cohort whose clinical course or measurements were changed,
-with a hypothesis. In all kinds but `planted` and `planted among prognostic genes` the exposure has
-no effect, so that "supported" is a false claim.
+A hostile world is an ordinary simulated cohort with altered clinical course or
+measurements, and a hypothesis. In all kinds except `planted` and `planted among
+prognostic genes` the exposure has no effect, so that "supported" is a false claim.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 IDLE = "SIMGENE002"
 """A gene that belongs to no module and is independent of all other genes."""
 CONFOUNDED = "FABP5"
-"""A gene of the module that `Effects.confounding` associates with stage."""
+"""A gene in the module that `Effects.confounding` associates with stage."""
 PLANTED_PER_SD = 1.5
 SITES = 12
 USUAL = ("clinical:age", "clinical:gender", "clinical:stage")
@@ -42,7 +42,7 @@ USUAL = ("clinical:age", "clinical:gender", "clinical:stage")
 
 @dataclass
 class Tables:
-    """The tables of a world while they are modified; `extra` lists additional clinical columns."""
+    """A world's tables while they are modified; `extra` lists additional clinical columns."""
 
     clinical: pd.DataFrame
     expression: pd.DataFrame
@@ -53,8 +53,9 @@ class Tables:
 class Kind:
     """A kind of world.
 
-    `disturb` modifies the finished tables; `true` marks kinds in which the exposure has an effect.
-    `covariates` are the registered ones; without any, the contract's rules choose.
+    `disturb` modifies the finished tables; `true` marks kinds in which the exposure has an
+    effect. `covariates` are the registered covariates; if there are none, the contract's
+    rules choose.
     """
 
     name: str
@@ -147,12 +148,12 @@ def _follow(tables: Tables, more: FloatArray, rng: np.random.Generator) -> None:
 
 
 def _genes(tables: Tables) -> pd.DataFrame:
-    """Return the expression of all patients, with each gene's mean for those without data."""
+    """Return the expression of all patients, with each gene's mean where data are missing."""
     return tables.expression.reindex(tables.clinical.index).fillna(tables.expression.mean())
 
 
 def _sites(tables: Tables, rng: np.random.Generator) -> None:
-    """Make sites differ, by chance, in survival and, gene by gene, in measured expression."""
+    """Make sites differ randomly in survival and, gene by gene, in measured expression."""
     site = rng.integers(SITES, size=len(tables.clinical))
     tables.clinical["site"] = [f"S{number:02d}" for number in site]
     tables.extra.append(variable_toml("site", "categorical", "Site"))
@@ -161,7 +162,7 @@ def _sites(tables: Tables, rng: np.random.Generator) -> None:
 
 
 def _batch(tables: Tables, rng: np.random.Generator) -> None:
-    """Make a later batch read higher in most genes, and shorten the survival of its patients."""
+    """Raise most gene measurements in a later batch, and shorten its patients' survival."""
     batch = (rng.random(len(tables.clinical)) < 0.4).astype(int)
     tables.clinical["batch"] = np.where(batch == 1, "B2", "B1")
     tables.extra.append(variable_toml("batch", "categorical", "Batch"))
@@ -180,7 +181,7 @@ def _shift(tables: Tables, group: IntArray, rng: np.random.Generator, size: floa
 
 
 def _prognostic(own: float) -> Callable[[Tables, np.random.Generator], None]:
-    """Make a fifth of all genes prognostic together, and the exposure by `own` per SD."""
+    """Make a fifth of all genes prognostic together, and give the exposure effect `own` per SD."""
 
     def disturb(tables: Tables, rng: np.random.Generator) -> None:
         genes = _genes(tables)
@@ -203,12 +204,12 @@ def _prognostic(own: float) -> Callable[[Tables, np.random.Generator], None]:
 
 
 def _plant(tables: Tables, rng: np.random.Generator) -> None:
-    """Give the exposure an effect on survival, and violate no assumption."""
+    """Give the exposure an effect on survival without violating any assumption."""
     _follow(tables, np.log(PLANTED_PER_SD) * _standardize(_genes(tables)[IDLE].to_numpy()), rng)
 
 
 def _proxy(known_at: str | None) -> Callable[[Tables, np.random.Generator], None]:
-    """Add a value of the last visit, worse before a death, but labeled as a baseline value."""
+    """Add a value from the last visit, worse before death, but labeled as a baseline value."""
 
     def disturb(tables: Tables, rng: np.random.Generator) -> None:
         _last_visit(tables, rng, known_at)
@@ -229,7 +230,7 @@ def _last_visit(tables: Tables, rng: np.random.Generator, known_at: str | None) 
 
 
 def _immortal(meant: float) -> Callable[[Tables, np.random.Generator], None]:
-    """Add the exposure "no second treatment"; only long survivors got a second one (immortal time).
+    """Add the exposure "no second treatment", where only long survivors were treated again.
 
     `meant` is the share of patients who were meant to receive the treatment at all.
     """
@@ -250,7 +251,7 @@ def _untreated(tables: Tables, rng: np.random.Generator, meant: float) -> None:
 
 
 def _missing(tables: Tables, rng: np.random.Generator) -> None:
-    """Remove more than half of the high readings of long survivors."""
+    """Remove more than half of the high measurements in long survivors."""
     time = tables.clinical["OS.time"].reindex(tables.expression.index).to_numpy(dtype=float)
     high = tables.expression[IDLE] > tables.expression[IDLE].median()
     lost = high.to_numpy() & (time > np.median(time)) & (rng.random(len(time)) < 0.6)
@@ -258,12 +259,12 @@ def _missing(tables: Tables, rng: np.random.Generator) -> None:
 
 
 def _unmeasured(tables: Tables, rng: np.random.Generator) -> None:
-    """Let a hidden variable, correlated with the exposure (0.6), act on survival."""
+    """Let a hidden variable, correlated with the exposure (0.6), affect survival."""
     _confound(tables, 0.6, rng)
 
 
 def _confound(tables: Tables, correlation: float, rng: np.random.Generator) -> FloatArray:
-    """Draw a variable that goes with the exposure and acts on survival, and return its values."""
+    """Draw a variable correlated with the exposure that affects survival, and return its values."""
     hidden = rng.standard_normal(len(tables.clinical))
     _follow(tables, 0.6 * hidden, rng)
     mine = hidden[tables.clinical.index.get_indexer(tables.expression.index)]
@@ -274,7 +275,7 @@ def _confound(tables: Tables, correlation: float, rng: np.random.Generator) -> F
 
 
 def _available(correlation: float) -> Callable[[Tables, np.random.Generator], None]:
-    """Record the confounder in a column, beside columns that are related to nothing."""
+    """Record the confounder in a column, among columns unrelated to anything."""
 
     def disturb(tables: Tables, rng: np.random.Generator) -> None:
         tables.clinical["q17"] = _confound(tables, correlation, rng).round(2)
@@ -292,14 +293,14 @@ def _clinics(tables: Tables, rng: np.random.Generator) -> None:
 
 
 def _add_bystanders(tables: Tables, rng: np.random.Generator) -> None:
-    """Add five variables that are related to nothing."""
+    """Add five variables that are unrelated to anything."""
     for number in range(1, 6):
         tables.clinical[f"q{number}"] = rng.standard_normal(len(tables.clinical)).round(2)
         tables.extra.append(variable_toml(f"q{number}", "continuous", f"Item {number}"))
 
 
 def _plant_among_bystanders(tables: Tables, rng: np.random.Generator) -> None:
-    """Give the exposure and two unrelated variables an effect, beside five that have none."""
+    """Give the exposure and two unrelated variables an effect, and add five without an effect."""
     exposure = _standardize(_genes(tables)[IDLE].to_numpy())
     acting = rng.standard_normal((2, len(tables.clinical)))
     _follow(tables, np.log(PLANTED_PER_SD) * exposure + 0.5 * acting.sum(axis=0), rng)

@@ -1,17 +1,17 @@
 """Simulated cohorts with up to five planted mechanisms among given variables.
 
-A mechanism affects the hazard of death and of progression alike:
+A mechanism affects the hazards of death and progression alike:
 
 - *main*: a gene, per standard deviation;
-- *spatial*: a measurement of the slide, per standard deviation;
-- *interaction*: the product of two standardized variables, without a main effect of either, so that
-  no test of a single variable sees it;
+- *spatial*: a slide measurement, per standard deviation;
+- *interaction*: the product of two standardized variables, without a main effect of
+  either, so that no single-variable test detects it;
 - *subgroup*: a gene, only in a single level of a clinical variable;
-- *mediation*: a first variable changes a second, which has the effect; the first acts only through
-  the second.
+- *mediation*: a first variable changes a second, which has the effect; the first acts
+  only through the second.
 
-Stage and age have effects as in every simulated world. The truth is stored in `mechanisms.json`
-next to the cohort, which no cohort reader opens.
+Stage and age have effects as in every simulated world. The truth is stored in
+`mechanisms.json` next to the cohort, which no cohort reader opens.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RATIOS: dict[Kind, float] = {
 }
 """Hazard ratio per standard deviation (of the product, within the subgroup, or of the mediator)."""
 CARRIED = 0.7
-"""Correlation of the mediator with the variable that changes it."""
+"""Correlation of the mediator with the variable that affects it."""
 SUBGROUPS = (("gender", "FEMALE"), ("smoking", "never"), ("subtype", "basal"))
 
 
@@ -67,8 +67,9 @@ def draw_mechanisms(
 ) -> tuple[Mechanism, ...]:
     """Draw mechanisms of different kinds on different variables.
 
-    `singles` are variables that may act alone ("expression:FABP5"), `pairs` those that may act
-    together or through each other; `count` is at most five, one of each kind.
+    `singles` are variables that may act individually ("expression:FABP5"), `pairs` are those
+    that may act together or through each other; `count` is at most five, with one mechanism
+    of each kind.
     """
     kinds = [KINDS[at] for at in rng.permutation(len(KINDS))[:count]]
     used: set[str] = set()

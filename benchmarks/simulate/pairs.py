@@ -1,9 +1,10 @@
-"""Sound and flawed analyses of the same kind, as folders and claims that an analyst would write.
+"""Sound and flawed analyses of the same kind, as folders and claims written by an analyst.
 
-Each kind is a pair. In the flawed one the exposure has no effect, and one step of the analysis
-makes it look as if it had; the sound one has a true effect and takes that step as it should be.
-Numpy and pandas alone draw the patients. A flaw that lives on chance (a search, a switch) is drawn
-until its best result is significant, as only such results are written up.
+Each kind is a pair. In the flawed analysis the exposure has no effect, but an analysis
+step makes an effect appear; the sound analysis has a true effect and performs that
+step correctly. Patients are drawn only with numpy and pandas. A flaw that depends on
+chance (a search, a switch) is drawn until its best result is significant, as only such
+results are written up.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from sage.core.seeds import generator
 
 Table = pd.DataFrame
 TRUE = 0.9
-"""Log hazard ratio of a true effect between halves; .45 per standard deviation."""
+"""Log hazard ratio for a true effect between halves; .45 per standard deviation."""
 
 
 @dataclass(frozen=True)
 class Step:
     """Claims that are registered together on a table.
 
-    `endpoints` map names to the columns of time and event (and entry); `late` has the `known_at` of
-    variables that were known later, in TOML. Columns that are neither are variables known at
-    baseline, but for those in `hidden`.
+    `endpoints` map names to the columns for time and event (and entry); `late` has the
+    `known_at` of variables that became known later, in TOML. All other columns are variables
+    known at baseline, except those in `hidden`.
     """
 
     table: Table
@@ -43,11 +44,11 @@ class Step:
 
 
 Analysis = tuple[Step, ...]
-"""Steps in their order; with several claims in the last, the best is the one reported."""
+"""Steps in order; if the last has several claims, the best of them is reported."""
 
 
 def claim(exposure: str = "marker", **more: Any) -> dict[str, Any]:
-    """Describe the claim that more means shorter survival, adjusted for age and sex."""
+    """Describe the claim that higher values mean shorter survival, adjusted for age and sex."""
     own = {key: more.pop(key) for key in ("level", "cut", "threshold") if key in more}
     cut = own.setdefault("cut", "median")
     names = "-".join(str(value) for value in (exposure, *own.values(), *more.values()))
@@ -64,7 +65,7 @@ def claim(exposure: str = "marker", **more: Any) -> dict[str, Any]:
 
 
 def patients(rng: np.random.Generator, n: int = 400) -> Table:
-    """Draw patients with age, sex, stage and a marker that acts on nothing."""
+    """Draw patients with age, sex, stage and a marker that has no effect."""
     return pd.DataFrame({
         "patient": [f"N{number:05d}" for number in rng.permutation(10 * n)[:n]],
         "age": rng.normal(64, 10, n).round(1),
@@ -77,7 +78,7 @@ def patients(rng: np.random.Generator, n: int = 400) -> Table:
 def follow(
     table: Table, risk: Any, rng: np.random.Generator, name: str = "", median: float = 40.0
 ) -> Table:
-    """Draw months to the event, at a log hazard of `risk` beside age and stage, or to censoring."""
+    """Draw months to event or censoring, with log hazard `risk` in addition to age and stage."""
     log_hazard = risk + 0.25 * (table["age"] - 64) / 10 + 0.35 * (table["stage"] - 2.5)
     event = rng.exponential(median / np.log(2) / np.exp(log_hazard - np.mean(log_hazard)))
     stop = rng.uniform(12, 96, len(table))
@@ -88,18 +89,18 @@ def follow(
 
 
 def halves(values: Any) -> Any:
-    """Code the upper half as 1."""
+    """Code values in the upper half as 1."""
     return (values > np.median(values)).astype(float)
 
 
 def plain(rng: np.random.Generator, log_hr: float = TRUE) -> Table:
-    """Draw patients whose upper half of the marker has this log hazard ratio."""
+    """Draw patients in whom the marker's upper half has this log hazard ratio."""
     table = patients(rng)
     return follow(table, log_hr * halves(table["marker"]), rng)
 
 
 def sound(rng: np.random.Generator) -> Analysis:
-    """Register a single claim on a true effect."""
+    """Register a single claim about a true effect."""
     return (Step(plain(rng), (claim(),)),)
 
 
@@ -122,13 +123,13 @@ def _immortal(rng: np.random.Generator, log_hr: float) -> Table:
 
 
 def immortal_flawed(rng: np.random.Generator) -> Analysis:
-    """Compare patients who ever got a second line with those who did not, from diagnosis on."""
+    """Compare patients who ever received second-line treatment with others, from diagnosis on."""
     given = claim("second_line", direction="lower_risk")
     return (Step(_immortal(rng, 0.0), (given,), hidden=("wait",)),)
 
 
 def immortal_sound(rng: np.random.Generator) -> Analysis:
-    """Count patients as treated from the day of treatment on."""
+    """Count patients as treated from the day of treatment onward."""
     given = claim("second_line", direction="lower_risk", time_dependent=True)
     late = {"second_line": '{ column = "wait", unit = "months", before = "no" }'}
     return (Step(_immortal(rng, -TRUE), (given,), late=late, hidden=("wait",)),)
@@ -147,7 +148,7 @@ def response_flawed(rng: np.random.Generator) -> Analysis:
 
 
 def response_sound(rng: np.random.Generator) -> Analysis:
-    """Compare them among those alive at three months, from then on."""
+    """Compare responders with others among patients alive at three months, from then on."""
     given = claim("response", direction="lower_risk", landmark=3)
     step = Step(_response(rng, -TRUE), (given,), late={"response": "3"})
     return (step,)
@@ -163,20 +164,20 @@ def _entered(rng: np.random.Generator, log_hr: float) -> Table:
 
 
 def entry_flawed(rng: np.random.Generator) -> Analysis:
-    """Count time from diagnosis, although carriers were enrolled long after it."""
+    """Count time from diagnosis, although carriers were enrolled long afterward."""
     given = claim("carrier", direction="lower_risk")
     return (Step(_entered(rng, 0.0), (given,), hidden=("enrolled",)),)
 
 
 def entry_sound(rng: np.random.Generator) -> Analysis:
-    """Declare when each patient was enrolled."""
+    """Declare the time of each patient's enrollment."""
     ends = {"OS": ("time", "dead", "enrolled")}
     given = claim("carrier", direction="lower_risk")
     return (Step(_entered(rng, -TRUE), (given,), endpoints=ends),)
 
 
 def crossing_flawed(rng: np.random.Generator) -> Analysis:
-    """Give one hazard ratio for a treatment that harms early and helps late."""
+    """Report a single hazard ratio for a treatment that harms early and helps late."""
     table = patients(rng, 500)
     exposed = rng.random(len(table)) < 0.5
     need = rng.exponential(size=len(table)) / np.exp(0.35 * (table["stage"] - 2.5))
@@ -191,7 +192,7 @@ def crossing_flawed(rng: np.random.Generator) -> Analysis:
 
 
 def truncated_flawed(rng: np.random.Generator) -> Analysis:
-    """Cut follow-up at 18 months after the whole of it showed nothing."""
+    """Truncate follow-up at 18 months after the full follow-up showed nothing."""
     table = plain(rng, 0.0)
     whole = Step(table, (claim(),))
     return whole, Step(_until(table, 18), (claim(),))
@@ -211,21 +212,21 @@ def _until(table: Table, months: float) -> Table:
 
 
 def cut_flawed(rng: np.random.Generator) -> Analysis:
-    """Try five thresholds and report the best."""
+    """Test five thresholds and report the best."""
     table = plain(rng, 0.0)
     cuts = table["marker"].quantile([0.2, 0.35, 0.5, 0.65, 0.8]).round(3)
     return (Step(table, tuple(claim(cut="fixed", threshold=float(cut)) for cut in cuts)),)
 
 
 def cut_sound(rng: np.random.Generator) -> Analysis:
-    """Search the cut, with a p-value that counts the search."""
+    """Search for the cut-point, with a p-value that accounts for the search."""
     table = patients(rng)
     table = follow(table, TRUE * (table["marker"] > 0.7), rng)
     return (Step(table, (claim(cut="optimal", comparison="per_sd"),)),)
 
 
 def subgroup_flawed(rng: np.random.Generator) -> Analysis:
-    """Try five subgroups and report the best."""
+    """Test five subgroups and report the best."""
     values = [("sex", "f"), ("sex", "m"), ("stage", 1), ("stage", 4), ("stage", 3)]
     groups = (
         {"description": f"{key} {value}",
@@ -236,7 +237,7 @@ def subgroup_flawed(rng: np.random.Generator) -> Analysis:
 
 
 def subgroup_sound(rng: np.random.Generator) -> Analysis:
-    """Register men alone, in whom the marker acts."""
+    """Register only men, in whom the marker has an effect."""
     table = patients(rng, 600)
     table = follow(table, TRUE * halves(table["marker"]) * (table["sex"] == "m"), rng)
     filters = [{"variable": "clinical:sex", "op": "eq", "value": "m"}]
@@ -244,7 +245,7 @@ def subgroup_sound(rng: np.random.Generator) -> Analysis:
 
 
 def endpoint_flawed(rng: np.random.Generator) -> Analysis:
-    """Turn to recurrence, then to metastasis, after survival showed nothing."""
+    """Switch to recurrence, then to metastasis, after survival showed nothing."""
     table = plain(rng, 0.0)
     for name in ("recurrence_", "metastasis_"):
         table = follow(table, 0.0 * table["age"], rng, name)
@@ -256,7 +257,7 @@ def endpoint_flawed(rng: np.random.Generator) -> Analysis:
 
 
 def padding_flawed(rng: np.random.Generator) -> Analysis:
-    """Register four markers of no effect among three known truths, and report the best marker."""
+    """Register four markers without effect among three known truths, and report the best marker."""
     table = patients(rng).assign(**{f"m{at}": rng.normal(size=400).round(4) for at in range(4)})
     table = follow(table, 0.8 * halves(table["marker"]), rng)
     truths = tuple(claim(name, covariates=["clinical:sex"]) for name in ("stage", "age", "marker"))
@@ -265,14 +266,14 @@ def padding_flawed(rng: np.random.Generator) -> Analysis:
 
 
 def padding_sound(rng: np.random.Generator) -> Analysis:
-    """Register two markers, both of which act."""
+    """Register two markers that both have an effect."""
     table = patients(rng).assign(second=rng.normal(size=400).round(4))
     table = follow(table, TRUE * (halves(table["marker"]) + halves(table["second"])), rng)
     return (Step(table, (claim(), claim("second"))),)
 
 
 def duplicate_flawed(rng: np.random.Generator) -> Analysis:
-    """Ask the failed claim again: marker renamed, on a logarithmic scale; times in whole months."""
+    """Repeat the failed claim with a renamed, log-scaled marker and times in whole months."""
     table = plain(rng, 0.0)
     again = table.assign(
         score=np.exp(0.5 * table["marker"] + 3).round(2),
@@ -296,12 +297,12 @@ def _confounded(rng: np.random.Generator, log_hr: float) -> Table:
 
 
 def confounder_flawed(rng: np.random.Generator) -> Analysis:
-    """Leave the performance score, which the cohort holds, out of the model."""
+    """Leave the performance score, which is in the cohort, out of the model."""
     return (Step(_confounded(rng, 0.0), (claim(),)),)
 
 
 def confounder_sound(rng: np.random.Generator) -> Analysis:
-    """Adjust for it."""
+    """Adjust for the performance score."""
     held = ["clinical:age", "clinical:sex", "clinical:performance"]
     return (Step(_confounded(rng, 1.2), (claim(covariates=held),)),)
 
@@ -315,12 +316,12 @@ def _clinics(rng: np.random.Generator, log_hr: float) -> Table:
 
 
 def site_flawed(rng: np.random.Generator) -> Analysis:
-    """Ignore that hospital units differ in assay and in survival."""
+    """Ignore differences in assay and survival between hospital units."""
     return (Step(_clinics(rng, 0.0), (claim(),)),)
 
 
 def site_sound(rng: np.random.Generator) -> Analysis:
-    """Compare within units."""
+    """Compare patients within hospital units."""
     return (Step(_clinics(rng, 1.1), (claim(strata=["clinical:unit"]),)),)
 
 
@@ -333,7 +334,7 @@ def _referred(rng: np.random.Generator, log_hr: float) -> Table:
 
 
 def collider_flawed(rng: np.random.Generator) -> Analysis:
-    """Adjust for referral, which a low marker and frailty both bring about."""
+    """Adjust for referral, which is caused by both a low marker and frailty."""
     held = ["clinical:age", "clinical:referred"]
     return (Step(_referred(rng, 0.0), (claim(covariates=held),)),)
 
@@ -346,7 +347,7 @@ def collider_sound(rng: np.random.Generator) -> Analysis:
 
 
 def copies_flawed(rng: np.random.Generator) -> Analysis:
-    """Hold every patient three times, under new identifiers."""
+    """Include every patient three times, under new identifiers."""
     table = plain(rng, 0.0)
     table = pd.concat([table.assign(patient=table["patient"] + end) for end in "abc"])
     return (Step(table.sample(frac=1, random_state=1), (claim(),)),)
@@ -374,7 +375,7 @@ def missing_sound(rng: np.random.Generator) -> Analysis:
 
 
 def leak_flawed(rng: np.random.Generator) -> Analysis:
-    """Take the weight loss of the last visit for one at baseline."""
+    """Treat weight loss at the last visit as a baseline value."""
     table = plain(rng, 0.0)
     loss = 1.8 * table["dead"] - 0.4 * np.log(table["time"]) + rng.normal(size=len(table))
     return (Step(table.assign(marker=loss.round(3)), (claim(),)),)
@@ -395,14 +396,14 @@ def _compete(rng: np.random.Generator, log_hr: float, log_other: float) -> Table
 
 
 def competing_flawed(rng: np.random.Generator) -> Analysis:
-    """Count the dead as free of relapse to the end of the study; a high marker kills otherwise."""
+    """Count deaths as relapse-free to the study end, though a high marker raises mortality."""
     ends = {"OS": ("time", "dead"), "RELAPSE": ("relapse_time", "relapse_dead")}
     given = claim(endpoint="RELAPSE", direction="lower_risk")
     return (Step(_compete(rng, 0.0, 1.6), (given,), endpoints=ends),)
 
 
 def competing_sound(rng: np.random.Generator) -> Analysis:
-    """Count the dead as followed until they died."""
+    """Count patients who died as followed until death."""
     table = _compete(rng, -TRUE, 0.0)
     table["relapse_time"] = table["relapse_time"].clip(upper=table["time"])
     ends = {"OS": ("time", "dead"), "RELAPSE": ("relapse_time", "relapse_dead")}
@@ -411,7 +412,7 @@ def competing_sound(rng: np.random.Generator) -> Analysis:
 
 
 def _score(rng: np.random.Generator, acts: float, n: int, trained: int) -> Table:
-    """Train a score of twelve genes by least squares in other patients, or in these."""
+    """Train a twelve-gene score by least squares in other patients, or in these."""
     table = patients(rng, n + trained)
     genes = rng.normal(size=(n + trained, 12))
     table = follow(table, acts * genes[:, :4].sum(axis=1), rng)
@@ -422,12 +423,12 @@ def _score(rng: np.random.Generator, acts: float, n: int, trained: int) -> Table
 
 
 def overfit_flawed(rng: np.random.Generator) -> Analysis:
-    """Test a score of twelve genes in the 60 patients in whom it was trained."""
+    """Test a twelve-gene score in the 60 patients in whom it was trained."""
     return (Step(_score(rng, 0.0, 60, 0), (claim(cut="continuous"),)),)
 
 
 def overfit_sound(rng: np.random.Generator) -> Analysis:
-    """Test it in 300 patients who took no part in training."""
+    """Test the score in 300 patients who took no part in training."""
     return (Step(_score(rng, 0.4, 300, 300), (claim(cut="continuous"),)),)
 
 
@@ -455,7 +456,7 @@ PAIRS: dict[str, tuple[Draw, Draw]] = {
 
 
 def draw_pair(kind: str, flawed: bool, seed: int, attempt: int = 0) -> Analysis:
-    """Draw the flawed or the sound analysis of a kind; each attempt has other patients."""
+    """Draw the flawed or sound analysis of a kind; each attempt has different patients."""
     place = 2 * list(PAIRS).index(kind) + flawed
     return PAIRS[kind][0 if flawed else 1](generator(seed, place, attempt))
 

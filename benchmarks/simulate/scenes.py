@@ -1,4 +1,4 @@
-"""Slides painted from a scene: tumor, necrosis, mitoses, lymph nodes, germinal centers."""
+"""Slides painted from a scene with tumor, necrosis, mitoses, lymph nodes, germinal centers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from validation.statistics.base import BoolArray, FloatArray
 class Scene:
     """Content of a slide besides aggregates: spots as (x, y, radius), points as (x, y), in µm.
 
-    Tumor grows only in the spots of `tumor`; necrosis is eosinophilic, with ghosts of nuclei and
-    nuclear dust; each of `mitoses` is one dark plate with arms in a cleared cell. With a `hilum`,
-    the tissue is a lymph node: lymphocytes around that spot, below a capsule and divided by
-    sinuses. `stain` scales hematoxylin and eosin, to imitate differences between laboratories.
+    Tumor grows only in the spots of `tumor`; necrosis is eosinophilic, with ghosts of nuclei
+    and nuclear dust; each of `mitoses` is a dark plate with arms in a cleared cell. With a
+    `hilum`, the tissue is a lymph node: lymphocytes around that spot, below a capsule and
+    divided by sinuses. `stain` scales hematoxylin and eosin, to imitate differences between
+    laboratories.
     """
 
     tumor: tuple[tuple[float, float, float], ...] = ()
@@ -52,12 +53,13 @@ def render_scene(
 
     Parameters
     ----------
-    size_px : width and height of level 0, or one number for both
-    aggregates : number of lymphoid aggregates to place, or their (x, y, radius) in micrometers
+    size_px : width and height of level 0, or a single number for both
+    aggregates : number of lymphoid aggregates to place, or their (x, y, radius) in
+        micrometers
     scattered_per_mm2 : lymphocytes outside aggregates
     scene : positions of tumor, necrosis and mitoses; if None, tumor nests drawn from the seed
-    germinal_centers : number of aggregates, largest first, with a pale core of half to two thirds
-        of their radius, made of centrocytes and centroblasts (nuclei about 9.5 across)
+    germinal_centers : number of aggregates, largest first, with a pale core of half to two
+        thirds of their radius, made of centrocytes and centroblasts (nuclei about 9.5 across)
 
     Raises
     ------
@@ -102,7 +104,7 @@ class ScenePainter(Painter):
         self.apart = self.necrosis | self.lymphoid
 
     def pack_lymphocytes(self, follicles: BoolArray) -> FloatArray:
-        """Place lymphocytes in the mantles of aggregates and in the parenchyma of a node."""
+        """Place lymphocytes in the mantles of aggregates and in a lymph node's parenchyma."""
         dense = super().pack_lymphocytes(follicles)
         if self.lymphoid.any():
             node = self.lymphoid & ~follicles
@@ -135,11 +137,11 @@ class ScenePainter(Painter):
         return np.where((dark > 0) & (density > 0.45), 1.75 * density, density)
 
     def color_eosin(self) -> FloatArray:
-        """Return the density of eosin outside aggregates; necrosis is eosinophilic."""
+        """Return the eosin density outside aggregates; necrosis is eosinophilic."""
         return np.where(self.necrosis, 0.78, super().color_eosin())
 
     def find_pale(self, follicles: BoolArray) -> BoolArray:
-        """Return aggregates and the parenchyma of a node."""
+        """Return the mask of aggregates and a lymph node's parenchyma."""
         return follicles | self.lymphoid
 
 

@@ -1,1 +1,1 @@
-"""Communities of a graph and summaries of the statements in each."""
+"""Communities in a graph, and summaries of the statements in each."""

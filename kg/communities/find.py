@@ -19,7 +19,7 @@ STATEMENTS = 12
 
 
 class Cited(Strict):
-    """A statement of the graph with the number by which texts cite it."""
+    """A statement in the graph with its citation number."""
 
     number: int
     head: str

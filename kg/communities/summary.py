@@ -1,10 +1,10 @@
 """Summaries of communities, written by rule or by a model whose sentences are checked.
 
-A sentence from a model is kept only if it cites statements that it was given, mentions nothing
-else, contains no number, and expresses each cited statement (direction, sign, denial) according to
-the rules that check quotations. Every statement that the extraction rules find in it must also be
-cited. Sentences that fail are dropped and counted. If none are left, the rule-based text is used,
-with a note.
+A model's sentence is kept only if it cites statements from its input, mentions nothing
+else, contains no number, and expresses each cited statement (direction, sign, denial)
+according to the rules that check quotations. Every statement that the extraction rules
+find in it must also be cited. Sentences that fail are dropped and counted. If none are
+left, the rule-based text is used, with a note.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAMED = 12  # number of concepts listed in the prompt
 
 
 class Summary(Strict):
-    """A community's text, who wrote it, and why sentences of a model were dropped."""
+    """A community's text, its author, and the reasons why a model's sentences were dropped."""
 
     sentences: tuple[Sentence, ...]
     written_by: str
@@ -56,7 +56,7 @@ class _ModelReply(BaseModel):
 
 
 def summarize_by_rule(community: Community) -> Summary:
-    """Summarize the best supported statements, then those that are contradicted."""
+    """Summarize the best supported statements, followed by the contradicted statements."""
     agreed = [s for s in community.statements if not s.contradicted and not s.negated][:3]
     disputed = [s for s in community.statements if s.contradicted and not s.negated][:2]
     denied = [s for s in community.statements if s.negated and not s.contradicted][:1]
@@ -157,7 +157,7 @@ class Checker:
         self._rules = RulesExtractor(ontology)
 
     def fault(self, text: str, cites: Sequence[int], statements: Sequence[Cited]) -> str | None:
-        """Find a reason to reject a sentence, or return None if there is none."""
+        """Return a reason to reject a sentence, or None if there is none."""
         given = {statement.number: statement for statement in statements}
         if not cites:
             return "cites nothing"
@@ -194,7 +194,7 @@ class Checker:
         )  # fmt: skip
 
     def _further(self, text: str, names: set[str], relations: set[str]) -> list[str]:
-        """List the words that are neither in the cited statements nor mere connectives."""
+        """List words that are neither in the cited statements nor mere connectives."""
         for name in sorted(names | self._synonyms(names), key=len, reverse=True):
             text = re.sub(rf"(?<!\w){re.escape(name)}(?:s|es)?(?!\w)", " ", text, flags=re.I)
         stems = {word[:6].casefold() for word in relations}

@@ -1,4 +1,4 @@
-"""Parts of a summary."""
+"""Components of a summary."""
 
 from __future__ import annotations
 

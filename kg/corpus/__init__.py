@@ -1,1 +1,1 @@
-"""The pipeline from sources to a store of documents and readings, and from there to a graph."""
+"""Pipeline from sources to a store of documents and extractions, and from there to a graph."""

@@ -51,12 +51,12 @@ _OPENING = 5000
 
 @runtime_checkable
 class Estimating(Protocol):
-    """Paid extractor that reports its estimated and its actual cost."""
+    """Paid extractor that reports its estimated and actual cost."""
 
     usd: float
 
     def estimate(self, chunks: Sequence[Chunk]) -> Estimate:
-        """Estimate the cost of reading these chunks."""
+        """Estimate the cost of extraction from these chunks."""
 
 
 def build(
@@ -135,7 +135,7 @@ def _require_papers(report: BuildReport, sources: Sequence[Path]) -> None:
     Raises
     ------
     InputError
-        If no file could be read; the message names the first files and why each was not read.
+        If no file could be read; the message names the first files and the reason for each.
     """
     if report.files_read:
         return
@@ -232,7 +232,7 @@ class _Build:
         return kept
 
     def chunk(self, documents: Sequence[Document]) -> tuple[list[Chunk], list[str]]:
-        """Cut documents into chunks; return those not yet extracted, and all chunk hashes."""
+        """Split documents into chunks; return those not yet extracted, and all chunk hashes."""
         cut = f"3:{self.options.chunk_tokens}:{self.options.chunk_overlap}"
         known = self.store.list_extracted(self.extractor.key)
         pending: dict[str, Chunk] = {}

@@ -12,14 +12,15 @@ from sage.core.models import Strict
 
 
 class BuildOptions(Strict):
-    """Options of a build.
+    """Options for a build.
 
-    `tau` is the cosine above which names are merged; `None` uses the default of the mode (0.95
-    guarded, 0.9 paper). `workers` is the number of processes that read PDFs and apply rules.
-    `embedder` is `default`, `hashing`, or the name of a sentence-transformers model; `none`
-    disables the similarity tier. `chat` is the model of the chat extractor. With `broad`, the
-    `rules` extractor also keeps pairs that are likely related although no phrase states how, as
-    associations. If `topic` is given, documents that mention too few of its concepts are omitted.
+    `tau` is the cosine above which names are merged; `None` uses the default of the mode
+    (0.95 guarded, 0.9 paper). `workers` is the number of processes that read PDFs and apply
+    rules. `embedder` is `default`, `hashing`, or the name of a sentence-transformers model;
+    `none` disables the similarity tier. `chat` is the model of the chat extractor. With
+    `broad`, the `rules` extractor also keeps pairs that are likely related although no phrase
+    states how, as associations. If `topic` is given, documents that mention too few of its
+    concepts are omitted.
     """
 
     extractor: Literal["rules", "chat"] = "rules"
@@ -41,7 +42,7 @@ class BuildOptions(Strict):
 
 
 class Recipe(Strict):
-    """Sources and options of a graph, stored with it so that it can be built again.
+    """A graph's sources and options, stored with it so that it can be rebuilt.
 
     Paths are relative to the graph's folder, so that both can be moved together.
     """
@@ -62,7 +63,7 @@ class Excluded(BaseModel):
 
 
 class BuildReport(BaseModel):
-    """Counts, costs and notes of a build."""
+    """Counts, costs and notes from a build."""
 
     out: str
     graphml: str

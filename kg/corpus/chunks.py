@@ -1,4 +1,4 @@
-"""Documents cut into overlapping, sentence-aligned chunks that point back into their text."""
+"""Documents split into overlapping, sentence-aligned chunks that point back into their text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A run of whole sentences in a section; `start:end` are offsets in the document's text."""
+    """A sequence of whole sentences in a section; `start:end` are offsets in the document text."""
 
     id: str
     doc_id: str
@@ -31,7 +31,7 @@ class Chunk:
 
     @property
     def hash(self) -> str:
-        """Hash of everything in the chunk that an extractor may look at."""
+        """Hash of everything in the chunk that an extractor may use."""
         parts = [self.text, self.section, str(self.weak)]
         parts += [f"{short}={long}" for short, long in self.abbreviations]
         return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
@@ -45,11 +45,11 @@ def count_tokens(text: str) -> int:
 def chunk(
     document: Document, tokens: int = CHUNK_TOKENS, overlap: int = OVERLAP_TOKENS
 ) -> Iterator[Chunk]:
-    """Cut `document` into chunks of about `tokens` tokens, repeating about `overlap` of them.
+    """Split `document` into chunks of about `tokens` tokens, repeating about `overlap` of them.
 
-    A chunk never spans two sections and never splits a sentence; a sentence longer than `tokens`
-    is a chunk of its own. Abbreviations defined anywhere in the document are attached to the
-    chunks that use them.
+    A chunk never spans two sections and never splits a sentence; a sentence longer than
+    `tokens` is a separate chunk. Abbreviations defined anywhere in the document are attached
+    to the chunks that use them.
     """
     defined = viral(document.text) | abbreviations(document.text)
     whole = (Section(title="", start=0, end=len(document.text)),)

@@ -27,14 +27,15 @@ def read_sources(
 
     Parameters
     ----------
-    options : how files are read; a file is read again when these or the reader's version change
-    workers : processes that read PDFs; other files are read in this process
+    options : how files are read; a file is read again when these or the reader's version
+        change
+    workers : number of processes that read PDFs; other files are read in this process
 
     Returns
     -------
-    One report per file in order of path, the documents as (id, path) pairs in source order, and
-    the number of files that came from the store. A file that appears under several names is read
-    once and listed under each.
+    One report per file in order of path, the documents as (id, path) pairs in source order,
+    and the number of files that came from the store. A file that appears under several names
+    is read once and listed under each.
 
     Raises
     ------
@@ -81,7 +82,7 @@ def read_sources(
 
 
 def _recall_report(path: Path, known: dict[str, Any]) -> tuple[SourceReport, list[str]]:
-    """Rebuild the stored report of a file with the same bytes, under this path."""
+    """Rebuild the stored report of a file with the same content, under this path."""
     documents = known["documents"]
     report = {name: value for name, value in known.items() if name != "documents"}
     return SourceReport(path=str(path), documents=len(documents), **report), documents

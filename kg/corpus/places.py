@@ -11,5 +11,5 @@ RECIPE = "recipe.json"
 
 
 def graph_folder(out: Path) -> Path:
-    """Return the output's folder: `out` itself, or `<stem>.kg/` next to a `.graphml` file."""
+    """Return the output folder: `out` itself, or `<stem>.kg/` next to a `.graphml` file."""
     return out.with_suffix(".kg") if out.suffix.lower() == ".graphml" else out

@@ -1,9 +1,9 @@
-"""The append-only store: documents, chunks, and what each extractor read in each chunk.
+"""Append-only store of documents, chunks, and each extractor's results for each chunk.
 
-The store is a single SQLite file. Extractions are keyed by the chunk's content hash and the
-extractor's key and never change. The graph is derived from them, so that fusion can be replayed and
-undone. Failures have rows of their own: a failed chunk is retried in the next build and is never
-mistaken for an empty result.
+The store is a single SQLite file. Extractions are keyed by the chunk's content hash and
+the extractor's key and never change. The graph is derived from them, so that fusion can
+be replayed and undone. Failures have rows of their own: a failed chunk is retried in the
+next build and is never mistaken for an empty result.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Store:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Group added extractions into transactions; on an error, those already added are kept."""
+        """Group added extractions into transactions; on an error, keep those already added."""
         self._batch, self._pending = _BATCH, 0
         try:
             yield
@@ -83,7 +83,7 @@ class Store:
             self._db.commit()
 
     def stamps(self) -> dict[str, tuple[str, str]]:
-        """Map each path to the file's size and time when it was hashed, and to its hash."""
+        """Map each path to the file's size and modification time at hashing, and to its hash."""
         rows = self._db.execute("SELECT path, stamp, sha256 FROM stamps")
         return {path: (stamp, sha256) for path, stamp, sha256 in rows}
 
@@ -186,7 +186,7 @@ class Store:
         return document
 
     def set_corpus(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Replace the list of documents that the graph is derived from."""
+        """Replace the list of documents from which the graph is derived."""
         with self._db:
             self._db.execute("DELETE FROM corpus")
             self._db.executemany(
@@ -209,7 +209,7 @@ class Store:
     # -- chunks and extractions ----------------------------------------------------------------
 
     def load_chunk_hashes(self, doc_id: str, reader: str, cut: str) -> list[tuple[str, str]]:
-        """Load a document's chunk ids and hashes if it was already cut by the rule `cut`."""
+        """Load a document's chunk ids and hashes if it was already split by the rule `cut`."""
         return self._db.execute(
             "SELECT id, hash FROM chunks WHERE reader = ? AND cut = ? AND doc_id = ? "
             "ORDER BY start, end",
@@ -290,7 +290,7 @@ class Store:
     def triples(
         self, as_of: int | None = None, include_retracted: bool = False
     ) -> Iterator[Triple]:
-        """Iterate over the triples of the last build's corpus, in an order set by content alone.
+        """Iterate over the triples in the last build's corpus, in an order set only by content.
 
         Parameters
         ----------

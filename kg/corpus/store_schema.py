@@ -1,4 +1,4 @@
-"""Schema of the store's database, and the function that opens it."""
+"""Schema of the store's database, and a function that opens it."""
 
 from __future__ import annotations
 

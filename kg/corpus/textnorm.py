@@ -55,7 +55,7 @@ _KEEP_HYPHEN = words(
 
 
 def clean(text: str) -> str:
-    """Normalize text: NFC, no ligatures or control or zero-width characters, unified line ends."""
+    """Normalize text: NFC, no ligatures, control or zero-width characters, unified line ends."""
     text = text.replace("\r\n", "\n").translate(_TRANSLATE)
     return unicodedata.normalize("NFC", _CONTROL.sub("", text))
 
@@ -161,9 +161,10 @@ _VIRAL = re.compile(
 
 
 def viral(text: str) -> dict[str, str]:
-    """Map names that the text attributes to a virus to the phrase that does so: `LMP1 of EBV`.
+    """Map names that the text attributes to a virus to the attributing phrase: `LMP1 of EBV`.
 
-    PDLIM7 has the alias LMP1, but statements about a viral protein are not about the human gene.
+    PDLIM7 has the alias LMP1, but statements about a viral protein are not about the human
+    gene.
     """
     return {str(hit[hit.lastindex or 0]): hit.group() for hit in _VIRAL.finditer(text)}
 

@@ -1,4 +1,4 @@
-"""On-disk cache of vectors keyed by content, so that no text is embedded twice."""
+"""On-disk cache of vectors keyed by content, so that each text is embedded only once."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _VARIABLES = 500  # under SQLite's oldest limit on bound variables
 
 
 class VectorCache:
-    """A SQLite file that maps the SHA-256 of model name and text to a float32 vector.
+    """SQLite file that maps the SHA-256 of model name and text to a float32 vector.
 
-    One file serves several models. SQLite serializes writers; a killed writer loses at most its
-    last batch.
+    One file serves several models. SQLite serializes writers; a killed writer loses at most
+    its last batch.
     """
 
     def __init__(self, path: Path) -> None:

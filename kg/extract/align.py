@@ -1,4 +1,4 @@
-"""Alignment of quoted evidence with the text it should come from."""
+"""Alignment of quoted evidence with its source text."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _SAME = str.maketrans(
 def align(evidence: str, text: str) -> tuple[int, int] | None:
     """Find the character span of `evidence` in `text`, or return None if it does not occur.
 
-    An exact match is tried first, then one that ignores white space, case, and variants of
-    quotation marks, dashes and character width. Nothing fuzzier is accepted, because a paraphrase
-    is not a quotation.
+    An exact match is tried first, then a match that ignores white space, case, and variants
+    of quotation marks, dashes and character width. Nothing fuzzier is accepted, because a
+    paraphrase is not a quotation.
     """
     evidence = evidence.strip()
     if not evidence:

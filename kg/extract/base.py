@@ -1,4 +1,4 @@
-"""Results of extraction, and the protocol that both extractors implement."""
+"""Extraction results, and the protocol that both extractors implement."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Statement(Strict):
 
 @dataclass(slots=True)
 class Extraction:
-    """The result for a chunk; a failure has `error` set, to tell it from an empty result."""
+    """The result for a chunk; a failure has `error` set, to distinguish it from an empty result."""
 
     statements: list[Statement] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Extraction:
     completion_tokens: int = 0
 
     def drop(self, reason: str, count: int = 1) -> None:
-        """Count dropped statements under a reason."""
+        """Count dropped statements under a given reason."""
         self.dropped[reason] = self.dropped.get(reason, 0) + count
 
 
@@ -75,7 +75,7 @@ class Extractor(Protocol):
 
     @property
     def key(self) -> str:
-        """Hash of what determines results: version, lexicon, prompt, model and schema."""
+        """Hash of everything that affects results: version, lexicon, prompt, model and schema."""
 
     def extract(self, chunks: Sequence[Chunk], emit: Emit) -> None:
         """Call `emit` once per chunk, as results arrive."""

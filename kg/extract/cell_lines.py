@@ -1,7 +1,8 @@
 """Recognition of cell lines by context, as in `SW480 or SNU-C5 cells`, `the cell line Ishikawa`.
 
-No list of names is complete, and a name by itself (`H446`, `PA-1`) is ambiguous. A name counts as a
-cell line where the text calls it one, and wherever the text repeats it after that.
+No list of names is complete, and a name by itself (`H446`, `PA-1`) is ambiguous. A name
+counts as a cell line where the text identifies it as such, and wherever it is repeated
+later in the text.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ def cell_lines(
 
     Parameters
     ----------
-    other : tells whether a name also means something else (a gene, an abbreviation defined in the
-        document); such a name is a cell line only if the text says `cell line`, or lists it with a
-        name that has no other meaning
+    other : predicate for whether a name also has another meaning (a gene, an abbreviation
+        defined in the document); such a name is a cell line only if the text says `cell
+        line`, or lists it with a name that has no other meaning
     """
     found: set[str] = set()
     for pattern in (_BEFORE, _AFTER, _IS, _OF, _TUMOR):

@@ -1,9 +1,10 @@
-"""The `chat` extractor: a language model with structured output, called by the shared client.
+"""The `chat` extractor, which calls a language model with structured output.
 
-Replies are validated here. A reply that does not match the schema is sent back with the error, up
-to a fixed number of times; if none matches, the chunk is recorded as failed and retried in the next
-build. The extractor's key hashes prompt, model and schema, and the store adds the chunk's text, so
-that nothing is paid for twice.
+Calls go through the shared client; replies are validated here. A reply that does not
+match the schema is sent back with the error, up to a fixed number of times; if none
+matches, the chunk is recorded as failed and retried in the next build. The extractor's
+key hashes prompt, model and schema, and the store adds the chunk's text, so that nothing
+is paid for twice.
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ class ModelTriple(BaseModel):
 
 
 class ModelReply(BaseModel):
-    """The reply as a whole."""
+    """The model's reply as a whole."""
 
     triples: list[ModelTriple]
 
 
 class Estimate(BaseModel):
-    """Estimated cost of the chunks that are not extracted yet."""
+    """Estimated cost of the chunks that have not been extracted yet."""
 
     chunks: int
     prompt_tokens: int
@@ -292,8 +293,9 @@ class ChatExtractor:
 def _combine_confidence(model: float, rules: float) -> float:
     """Combine the model's confidence in a statement with that of the rules.
 
-    Readers that err independently agree on an error only if both err: 1 - (1 - m)(1 - r), where
-    the model's own confidence is trusted up to its systematic error.
+    If the two readers err independently, a statement found by both is wrong only if both err:
+    1 - (1 - m)(1 - r), where the model's own confidence is trusted up to its systematic
+    error.
 
     Source: the belief model of INDRA, Gyori et al., Molecular Systems Biology 2017.
     """

@@ -27,7 +27,7 @@ def signs_of(sentence: str, group: Sequence[Mention], floor: int) -> list[int]:
 
 
 def subject(sentence: str, left: Sequence[Mention], floor: int) -> list[Mention]:
-    """Find the first coordinated group that is not a setting, or else the first group."""
+    """Find the first coordinated group other than a setting, or else the first group."""
     candidates = [
         m
         for m in left
@@ -44,7 +44,7 @@ def subject(sentence: str, left: Sequence[Mention], floor: int) -> list[Mention]
 
 
 def subject_after(sentence: str, between: Sequence[Mention]) -> list[Mention]:
-    """Find the subject of a later predicate: the nearest group of one type, not a setting."""
+    """Find a later predicate's subject: the nearest group of a single type, not a setting."""
     candidates = [m for m in between if not syntax.setting(sentence, m)] or list(between)
     group = group_before(sentence, candidates)
     return [m for m in group if m.type == group[-1].type]

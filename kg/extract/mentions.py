@@ -197,14 +197,14 @@ def acted_on(text: str, start: int, end: int) -> bool:
 
 
 class MentionFinder:
-    """Finder of entities in text; earlier lexicons win where equally long spans overlap."""
+    """Finder of entities in text; earlier lexicons take precedence for equally long spans."""
 
     def __init__(self, ontology: Ontology, lexicons: Sequence[Lexicon] = ()) -> None:
         self._ontology = ontology
         self._lexicons = (ontology.lexicon, *lexicons)
 
     def find(self, text: str, abbreviations: Sequence[tuple[str, str]] = ()) -> list[Mention]:
-        """Find the mentions in `text`, in order; of overlapping mentions the longest wins."""
+        """Find the mentions in `text`, in order; among overlapping mentions, keep the longest."""
         candidates: list[tuple[int, int, Mention]] = []
         for rank, lexicon in enumerate(self._lexicons):
             for match in lexicon.find(text):
@@ -302,7 +302,7 @@ class MentionFinder:
         return list(cell_lines(text, is_line, is_other))
 
     def _agents(self, text: str, mentions: Sequence[Mention]) -> Iterator[Mention]:
-        """Replace mentions that are part of an agent's name by mentions of the agent.
+        """Replace mentions that are part of an agent's name with mentions of the agent.
 
         `ACE inhibitors`, `blockade of PD-L1` and `anti-CD20 antibody` are entities in their own
         right: statements about them are not about ACE, PD-L1 and CD20.
@@ -339,7 +339,7 @@ class MentionFinder:
                 yield Mention(start, end, name, EntityType.TREATMENT, None)
 
     def _expand_marker(self, text: str, mention: Mention) -> Mention:
-        """Replace a marker followed by a plus sign by the cell type that expresses it."""
+        """Replace a marker followed by a plus sign with the cell type that expresses it."""
         cell = MARKED.get(mention.name)
         if cell is None or text[mention.end : mention.end + 1] not in {"+", "⁺"}:
             return mention
@@ -386,7 +386,7 @@ def disease_spans(text: str) -> list[tuple[int, int]]:
 
 
 def disease_name(surface: str) -> str:
-    """Normalize the name of a disease found by pattern: lower case, singular."""
+    """Normalize a disease name found by pattern: lower case, singular."""
     name = surface if re.search(r"[A-Z]{2}|'", surface) else surface.lower()
     name = re.sub(r"\s+", " ", name).replace("tumour", "tumor")
     if name.endswith(("ies", "sis", "ss", "us", "itis", "etes", "AIDS", "ness")):

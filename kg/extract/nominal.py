@@ -1,4 +1,4 @@
-"""Relations stated by noun phrases: `inhibition of X by Y`, `Y-induced X`, `X secretion by Y`."""
+"""Relations in noun phrases: `inhibition of X by Y`, `Y-induced X`, `X secretion by Y`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Nominal:
 
 
 def nominals(sentence: str, mentions: Sequence[Mention]) -> Iterator[Nominal]:
-    """Yield the relations between neighboring mentions that noun phrases state."""
+    """Yield the relations that noun phrases state between neighboring mentions."""
     for first, second in pairwise(mentions):
         between = sentence[first.end : second.start]
         if _DENIED.search(sentence[: first.start]):

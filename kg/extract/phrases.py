@@ -1,8 +1,9 @@
-"""Noun phrases around mentions, to decide whether a mention is the argument of a verb.
+"""Noun phrases around mentions, used to decide whether a mention is the argument of a verb.
 
-`bladder tumor growth` is not about the tumor, `response to PD-L1 blockade` is not about the
-blockade, and `FGF-binding protein` is not about FGF. A mention represents its phrase only if the
-words around it are transparent: amounts, activity and states of the thing itself.
+`bladder tumor growth` is not about the tumor, `response to PD-L1 blockade` is not about
+the blockade, and `FGF-binding protein` is not about FGF. A mention represents its phrase
+only if the words around it are transparent: amounts, activity and states of the thing
+itself.
 """
 
 from __future__ import annotations
@@ -157,8 +158,9 @@ def is_head(sentence: str, mention: Mention, stop: int, *, place: bool = False) 
 
     Parameters
     ----------
-    stop : latest possible end of the phrase: the start of the verb, or the end of the sentence
-    place : whether the mention is a place, as in `expressed in bladder cancer tissue`
+    stop : latest possible end of the phrase: the start of the verb, or the end of the
+        sentence
+    place : whether the mention is a location, as in `expressed in bladder cancer tissue`
     """
     at = mention.end
     rest = sentence[at:stop]
@@ -289,12 +291,12 @@ def subject_reaches(
     ----------
     mentions : all entities in the sentence; a mention in between counts as a single word
     stop : offset of the verb's first character
-    adjacent : require the verb to follow immediately, as after another verb in the same clause,
-        because the mention is otherwise that verb's object
+    adjacent : require the verb to follow immediately, as after another verb in the same
+        clause, because the mention is otherwise that verb's object
 
     Returns
     -------
-    False also if more than 24 words separate the two, which is too far for these rules to judge.
+    False also if more than 24 words separate the two, too many for these rules to decide.
     """
     cells = _OF_LINE.match(sentence, head.end) if head.type == EntityType.CELL_LINE else None
     tokens = _words_between(sentence, mentions, cells.end() if cells else head.end, stop)
@@ -335,7 +337,7 @@ def subject_reaches(
 
 
 def _words_between(sentence: str, mentions: Sequence[Mention], at: int, stop: int) -> list[str]:
-    """List the words between a mention's end and `stop`, counting any other mention as one word.
+    """List the words between a mention's end and `stop`, counting other mentions as one word.
 
     The rest of the mention's own phrase (`X expression`, `X-positive disease`) is skipped.
     """

@@ -1,6 +1,6 @@
-"""Calibrated logistic model of the probability that a reading is correct.
+"""Calibrated logistic model for the probability that an extracted statement is correct.
 
-The weights in `right.tsv` were fitted on judged readings of development abstracts.
+The weights in `right.tsv` were fitted on judged statements from development abstracts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Coordinated mentions on one side of a verb, and whether each is an argument of the verb."""
+    """Coordinated mentions before or after a verb, and whether each is an argument of the verb."""
 
     mentions: tuple[Mention, ...]
     stands: tuple[bool, ...]
@@ -56,8 +56,9 @@ class Side:
 class Signs:
     """Evidence for and against a reading.
 
-    `subject` and `object` tell whether the phrases of head and tail are arguments of the verb;
-    `words_before` and `words_after` count the words between the arguments and the verb.
+    `subject` and `object` indicate whether the phrases containing head and tail are arguments
+    of the verb; `words_before` and `words_after` count the words between the arguments and
+    the verb.
     """
 
     subject: bool
@@ -69,7 +70,7 @@ class Signs:
     length: int
 
     def features(self) -> dict[str, float]:
-        """Compute the features of the model, by name."""
+        """Compute the model's features, by name."""
         kind = _KINDS.get(self.relation, "cause")
         return {
             "subject": float(self.subject),

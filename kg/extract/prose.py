@@ -1,4 +1,4 @@
-"""Selection of prose, without table rows, cited titles or search strategies."""
+"""Selection of prose, excluding table rows, cited titles and search strategies."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _FOUND = re.compile(
 
 
 def is_prose(sentence: str) -> bool:
-    """Check whether this is a sentence rather than a table row, a reference or a run of labels."""
+    """Check whether this is a sentence rather than a table row, a reference or a list of labels."""
     if len(sentence) > 900 or _REFERENCE.search(sentence):
         return False
     plain = len(_PLAIN_WORD.findall(sentence))
@@ -57,7 +57,7 @@ def is_prose(sentence: str) -> bool:
 
 
 def quoted_matter(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the spans of a passage that only quote others: cited titles and search terms."""
+    """Yield the spans in a passage that only quote others: cited titles and search terms."""
     authors = False
     for number, (start, end) in enumerate(spans):
         sentence = text[start:end]

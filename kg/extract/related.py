@@ -1,8 +1,8 @@
-"""Linear model of the probability that a passage relates two entities.
+"""Linear model for the probability that a passage relates two entities.
 
-The weights in `related.tsv` were fitted on the training half of BioRED. The features describe how
-close the two entities are, how often they occur together, their types, and the words between them.
-The model does not see names or identifiers.
+The weights in `related.tsv` were fitted on the training half of BioRED. The features
+describe the distance between the two entities, how often they occur together, their
+types, and the words between them. The model does not see names or identifiers.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def features(pair: Sequence[Meeting], counts: Mapping[str, int], last: int) -> d
 def score_pairs(
     text: str, spans: Sequence[tuple[int, int]], mentions: Sequence[Mention]
 ) -> Iterator[tuple[tuple[str, str], list[Meeting], float]]:
-    """Score the pairs of entities in a passage by the probability that they are related."""
+    """Score the entity pairs in a passage by the probability that they are related."""
     counts = Counter(mention.name for mention in mentions)
     weights = _weights()
     for pair, met in meetings(text, spans, mentions).items():
@@ -109,6 +109,6 @@ def _weights() -> dict[str, float]:
 
 
 def read_weights(path: Path) -> dict[str, float]:
-    """Read the weight of each feature; lines starting with `#` are comments on their origin."""
+    """Read the weight of each feature; lines starting with `#` are comments on its origin."""
     rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
     return {row[0]: float(row[1]) for row in rows if len(row) == 2}

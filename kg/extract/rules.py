@@ -1,10 +1,11 @@
 """The `rules` extractor, which uses a lexicon and patterns but no language model.
 
-For each sentence, the extractor finds mentions and relation phrases. It assigns each phrase the
-coordinated groups of mentions that are its subject and object, considering voice, relative clauses
-and shared subjects. It then translates modifiers (`low X`, `X knockdown`, `shorter survival`) into
-polarity, and negation and speculation into flags. `was not associated` is kept as a negated
-statement, never as an affirmed edge.
+For each sentence, the extractor finds mentions and relation phrases. It assigns each
+phrase the coordinated groups of mentions that are its subject and object, considering
+voice, relative clauses and shared subjects. It then converts modifiers (`low X`, `X
+knockdown`, `shorter survival`) to polarity, and negation and speculation to flags. A
+phrase such as `was not associated` is kept as a negated statement, never as an affirmed
+edge.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def _read_batch(chunks: Sequence[Chunk]) -> list[Extraction]:
 
 
 def _unsaid(sentence: str, trigger: Trigger, low: int, high: int, before: str) -> bool:
-    """Check whether the sentence only asks about, examines, intends or assumes the relation."""
+    """Check whether the sentence only questions, examines, intends or assumes the relation."""
     return bool(
         cues.INDIRECT.search(sentence[: trigger.start])
         or cues.EXAMINED.search(sentence[trigger.end : high])
@@ -187,7 +188,7 @@ class RulesExtractor:
         return self._key
 
     def extract(self, chunks: Sequence[Chunk], emit: Emit) -> None:
-        """Emit an extraction per chunk; large corpora are distributed over worker processes."""
+        """Emit an extraction per chunk; distribute large corpora over worker processes."""
         if self._workers < 2 or sum(len(chunk.text) for chunk in chunks) < PARALLEL_FROM:
             for chunk in chunks:
                 emit(chunk, self.read_chunk(chunk))
@@ -221,8 +222,9 @@ class RulesExtractor:
     def read_text(self, text: str, mentions: Sequence[Mention]) -> list[Statement]:
         """Extract the statements of a passage with their probabilities, including unlikely ones.
 
-        With `broad`, every pair of entities in a sentence that no relation phrase connects also
-        gives a statement of association, with the probability that the pair is related at all.
+        With `broad`, every pair of entities in a sentence without a connecting relation phrase
+        also yields a statement of association, with the probability that the pair is related at
+        all.
         """
         spans = list(sentences(text))
         quoted = list(quoted_matter(text, spans))
@@ -246,11 +248,11 @@ class RulesExtractor:
         return found
 
     def read_sentence(self, sentence: str, mentions: Sequence[Mention]) -> list[Statement]:
-        """Extract the statements of a sentence, given its mentions."""
+        """Extract the statements from a sentence, given its mentions."""
         return [reading.statement for reading in self.readings(sentence, mentions)]
 
     def readings(self, sentence: str, mentions: Sequence[Mention]) -> list[Reading]:
-        """Extract the statements of a sentence with the evidence for their probabilities."""
+        """Extract the statements from a sentence with the evidence for their probabilities."""
         mentions = [m for m in mentions if m.type != EntityType.ORGANISM]
         if len({m.name for m in mentions}) < 2 or not is_prose(sentence):
             return []
@@ -282,7 +284,7 @@ class RulesExtractor:
         return list(found.values())
 
     def _nominal(self, sentence: str, mentions: Sequence[Mention]) -> Iterator[Reading]:
-        """Extract the statements in noun phrases: `inhibition of X by Y`, `Y-induced X`."""
+        """Extract the statements from noun phrases: `inhibition of X by Y`, `Y-induced X`."""
         for phrase in nominals(sentence, mentions):
             head, tail = phrase.head, phrase.tail
             if head.name == tail.name or head.type in _NOT_CAUSES or tail.type in _NEVER:
@@ -519,8 +521,9 @@ class RulesExtractor:
 def _is_next_verb(sentence: str, last: Mention, trigger: Trigger, low: int) -> bool:
     """Check whether the verb is part of a list whose subject precedes the last mention.
 
-    In `treated cells showed more proliferation, stimulated angiogenesis, and ...`, proliferation is
-    not the subject of stimulated: a single comma never separates a subject from its verb.
+    In `treated cells showed more proliferation, stimulated angiogenesis, and ...`,
+    "proliferation" is not the subject of "stimulated": a single comma never separates a
+    subject from its verb.
     """
     if trigger.passive or trigger.relative or trigger.text.endswith("ing"):
         return False
@@ -530,7 +533,7 @@ def _is_next_verb(sentence: str, last: Mention, trigger: Trigger, low: int) -> b
 
 
 def _is_list(sentence: str, head: Mention, last: Mention) -> bool:
-    """Check whether entities of different types form a list: `B cells and TLS` do."""
+    """Check whether entities of different types form a list, as in `B cells and TLS`."""
     return bool(re.search(r"\b(?:and|or)\b", sentence[head.end : last.start]))
 
 
@@ -550,7 +553,7 @@ def _is_excepted(sentence: str, mention: Mention, trigger: Trigger, low: int) ->
 def _co_mentioned(
     text: str, spans: Sequence[tuple[int, int]], met: Sequence[Meeting], probability: float
 ) -> Statement:
-    """Make an association from the model of related pairs, citing the closest joint occurrence."""
+    """Build an association from the related-pair model, citing the closest joint occurrence."""
     nearest = min(met, key=lambda meeting: len(meeting.between))
     start, end = spans[nearest.sentence]
     return Statement(

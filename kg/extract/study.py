@@ -65,7 +65,7 @@ def _study(opening: str) -> Study:
 
 
 def parse_size(sentence: str) -> int | None:
-    """Parse the sample size from "(n = 210)" in a sentence, if it gives exactly one."""
+    """Parse the sample size from "(n = 210)" in a sentence with exactly one such statement."""
     found = {_number(match.group(1)) for match in _N.finditer(sentence)}
     return found.pop() if len(found) == 1 else None
 

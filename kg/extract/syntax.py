@@ -146,7 +146,7 @@ class TriggerFinder:
 def _single_word_is_verb(word: str, before: str, rest: str, after_mention: bool) -> bool:
     """Check whether a single-word trigger that is not passive is the verb of its clause.
 
-    `rest` is the text after the trigger; `after_mention` tells whether an entity directly
+    `rest` is the text after the trigger; `after_mention` indicates whether an entity directly
     precedes it.
     """
     if _is_participle(word):
@@ -323,10 +323,10 @@ def heads_of(sentence: str, mentions: Sequence[Mention]) -> list[Mention]:
 
 
 def sign(sentence: str, mention: Mention, floor: int) -> tuple[int, bool]:
-    """Return the sign (+1, -1 or 0) of a mention's modifiers, and whether they are judgments.
+    """Return the sign (+1, -1 or 0) of a mention's modifiers, and whether they express a judgment.
 
-    `low X`, `loss of X` and `X knockdown` are -1, `longer survival` is +1; `better` and `poor`
-    judge.
+    `low X`, `loss of X` and `X knockdown` are -1, `longer survival` is +1; `better` and
+    `poor` express judgments.
     """
     surface = cues.WORDS.findall(sentence[mention.start : mention.end].lower())
     first = surface[0].split("-")[0] if surface else ""

@@ -128,18 +128,18 @@ class Verifier:
         *,
         least: int = MIN_WORDS,
     ) -> str | None:
-        """Find out why the quotation does not support the claim; return None if it does.
+        """Return the reason why the quotation does not support the claim, or None if it does.
 
         Parameters
         ----------
-        abbreviations : short and long forms that the document defines
-        least : a quotation of fewer words is too short to be a clause
+        abbreviations : short and long forms defined in the document
+        least : minimum number of words in a quotation; a shorter quotation is not a clause
 
         Returns
         -------
         One of the reasons in `UNGROUNDED`, or None. Words that express denial, questions or plans
-        are looked for in the whole sentences around the quotation, so a claim cannot pass by
-        omitting them from the quotation.
+        are sought in the whole sentences around the quotation, so a claim cannot pass by omitting
+        them from the quotation.
         """
         quote = text[span[0] : span[1]]
         if len(_WORD.findall(quote)) < least:
@@ -207,7 +207,7 @@ class Verifier:
         tail: tuple[int, int],
         relation: tuple[int, int],
     ) -> str | None:
-        """Check one choice of positions for head, tail and relation; return its fault or None."""
+        """Check a choice of positions for head, tail and relation; return its fault or None."""
         start, end = relation
         if _overlap((start, end), head) or _overlap((start, end), tail):
             return APART
@@ -322,7 +322,7 @@ class Verifier:
 def middle_first(
     sentence: str, head: tuple[int, int], tail: tuple[int, int], start: int, end: int
 ) -> bool:
-    """Check the order of head and tail if both are on the same side of the relation's words.
+    """Check the order of head and tail if both are on the same side of the relation phrase.
 
     In `inhibition of X by Y` and `X secretion by Y`, the agent follows `by`.
 
@@ -333,8 +333,8 @@ def middle_first(
 
     Returns
     -------
-    Whether the order agrees with the claim. Also True if nothing decides it: there is no `by`
-    between the two, and the relation's words are not on one side of both.
+    Whether the order agrees with the claim. Also True if the order is undetermined: there is
+    no `by` between the two, and the relation phrase is not on the same side of both.
     """
     first, second = sorted((head, tail))
     if re.search(r"\bby\b", sentence[first[1] : second[0]]):

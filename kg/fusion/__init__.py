@@ -1,1 +1,1 @@
-"""Fusion of the names in many documents into the nodes of one graph."""
+"""Fusion of names from many documents into the nodes of a single graph."""

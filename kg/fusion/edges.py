@@ -1,4 +1,4 @@
-"""Assembly of edges from the triples of all documents, with small components pruned (SAGE, A.4)."""
+"""Assembly of edges from triples in all documents, with small components pruned (SAGE, A.4)."""
 
 from __future__ import annotations
 
@@ -28,25 +28,26 @@ def assemble(
 ) -> tuple[list[FusedNode], list[FusedEdge]]:
     """Assemble nodes, sorted by id, and edges with evidence, sorted by head, tail and relation.
 
-    Weakly connected components of fewer than `options.prune_below` nodes are left out (SAGE, A.4).
+    Weakly connected components with fewer than `options.prune_below` nodes are left out
+    (SAGE, A.4).
 
     Parameters
     ----------
-    triples : as extracted, with their evidence
+    triples : extracted triples with their evidence
     ends : head and tail of each triple as mentions, each a member of a cluster
     clusters : the clusters of names, one per entity
-    options : in `paper` mode, all triples between an ordered pair form a single edge; in `guarded`
-        mode, different relations, affirmed and denied readings, and readings of opposite sign form
-        separate edges
-    dropped : counts of dropped items by reason, updated in place; triples within a cluster are
-        added to the entry "self-loop", which must exist, and the counts for small components are
-        set
+    options : in `paper` mode, all triples between an ordered pair form a single edge; in
+        `guarded` mode, different relations, affirmed and denied readings, and readings of
+        opposite sign form separate edges
+    dropped : counts of dropped items by reason, updated in place; triples within a cluster
+        are added to the entry "self-loop", which must exist, and the counts for small
+        components are set
 
     Returns
     -------
-    Nodes, and edges whose `head` and `tail` are positions in the list of nodes. An edge's supports
-    are its distinct readings, the most confident first; its polarity is the one with the largest
-    sum of confidence, or neutral in a tie.
+    Nodes, and edges whose `head` and `tail` are positions in the list of nodes. An edge's
+    supports are its distinct readings, the most confident first; its polarity is that with
+    the largest sum of confidence, or neutral in a tie.
     """
     ordered = sorted(clusters.clusters, key=lambda cluster: cluster.id)
     place = {member: at for at, cluster in enumerate(ordered) for member in cluster.members}
@@ -91,9 +92,10 @@ def assemble(
 
 
 def _by_sign(group: list[Triple]) -> list[list[Triple]]:
-    """Separate positive from negative readings; neutral ones join the stronger side.
+    """Separate positive from negative readings; neutral readings join the stronger group.
 
-    "associated with longer survival" and "associated with shorter survival" contradict each other.
+    "associated with longer survival" and "associated with shorter survival" contradict each
+    other.
     """
     if len(group) == 1:
         return [group]

@@ -1,8 +1,8 @@
-"""Fusion of the names in all documents into the nodes of a graph (SAGE, 3.1, A.4).
+"""Fusion of names in all documents into the nodes of a graph (SAGE, 3.1, A.4).
 
-Guarded mode merges names in tiers and never by chaining; paper mode applies only the cosine rule.
-Both record the reason for each merge. The order of the input does not matter: the same set of
-triples gives the same graph.
+Guarded mode merges names in tiers and never by chaining; paper mode applies only the
+cosine rule. Both record the reason for each merge. The result does not depend on the
+input order: the same set of triples gives the same graph.
 """
 
 from __future__ import annotations
@@ -43,18 +43,19 @@ def fuse(
     *,
     pair_cache: Path | None = None,
 ) -> FusedGraph:
-    """Build a graph from the triples of all documents.
+    """Build a graph from the triples in all documents.
 
     Parameters
     ----------
     triples : statements; those below `options.min_confidence` are dropped and counted
     options : mode, threshold and tiers; the default is guarded mode with tau = 0.95
     embedder : required for the similarity tier and for paper mode
-    pair_cache : file that stores the similar pairs, so that only new names need to be compared
+    pair_cache : file that stores the similar pairs, so that only new names need to be
+        compared
 
     Returns
     -------
-    The graph, without components of fewer than `options.prune_below` nodes.
+    The graph, without components with fewer than `options.prune_below` nodes.
 
     Raises
     ------

@@ -16,14 +16,14 @@ _ORDER = {type_: n for n, type_ in enumerate(EntityType)}
 
 
 class Mentions:
-    """Collection of the typed names in heads and tails, with the documents in which they occur."""
+    """Collection of typed names from heads and tails, with the documents in which they occur."""
 
     def __init__(self) -> None:
         self._read: defaultdict[Mention, list[str]] = defaultdict(list)
         self._cleaned: dict[Mention, Mention | None] = {}
 
     def clean(self, name: str, type_: EntityType) -> Mention | None:
-        """Return the mention for a name as read, or None if the cleaned name is empty."""
+        """Return the mention for a raw name, or None if the cleaned name is empty."""
         read = name, type_
         if read not in self._cleaned:
             mention = clean_name(name), type_
@@ -54,11 +54,11 @@ class Mentions:
 
 
 def find_abbreviations(triples: Iterable[Triple]) -> Mapping[str, str]:
-    """Map short forms defined in names or evidence as "long form (SF)" to their long forms.
+    """Map short forms to long forms defined as "long form (SF)" in names or evidence.
 
-    Follows Schwartz and Hearst (Pacific Symposium on Biocomputing, 2003): the letters of the short
-    form occur in the long form in order, the first at the start of a word. A short form with two
-    different long forms is ambiguous and left out.
+    Follows Schwartz and Hearst (Pacific Symposium on Biocomputing, 2003): the letters of the
+    short form occur in the long form in order, the first at the start of a word. A short form
+    with two different long forms is ambiguous and left out.
     """
     found: defaultdict[str, dict[str, str]] = defaultdict(dict)
     seen: set[str] = set()
@@ -80,7 +80,7 @@ _PARENTHESIS = re.compile(r"\(([A-Za-z][\w/-]{1,9})\)")
 
 
 def find_definitions(text: str) -> Iterator[tuple[str, str]]:
-    """Find the (short form, long form) pairs that the text defines."""
+    """Find the (short form, long form) pairs defined in the text."""
     for match in _PARENTHESIS.finditer(text):
         short = match[1]
         if not any(c.isupper() for c in short):

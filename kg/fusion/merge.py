@@ -1,4 +1,4 @@
-"""Merging of names into clusters, by the tiers of the guarded mode or by the paper's rule."""
+"""Merging of names into clusters, by the guarded mode's tiers or by the paper's rule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kg.types import EntityType
 
 @dataclass(slots=True)
 class Cluster:
-    """The names of an entity; the leader is the best attested name."""
+    """The names for an entity; the leader is the best attested name."""
 
     leader: Mention
     members: list[Mention]
@@ -98,7 +98,7 @@ class Clusters:
 
 
 class Apart:
-    """Pairs of names that were declared different."""
+    """Pairs of names declared to be different."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._of: defaultdict[str, set[str]] = defaultdict(set)
@@ -127,13 +127,15 @@ def merge_guarded(
     Parameters
     ----------
     embedder : maps names to unit vectors; without it, the similarity tier is skipped
-    ontology : finds an entry by any of its names; without it, only abbreviations are looked up
+    ontology : finds an entry by any of its names; without it, only abbreviations are looked
+        up
     aliases : short forms mapped to long forms, as defined in the texts or given by the user
-    pair_cache : file of similar pairs from an earlier fusion, which is updated; None for no cache
+    pair_cache : file of similar pairs from an earlier fusion, which is updated; None for no
+        cache
 
     Returns
     -------
-    Clusters with identifiers; each records the rule by which every member joined it. Pairs in
+    Clusters with identifiers; each records the rule by which each member joined. Pairs in
     `options.apart` stay in different clusters even if a tier would merge them.
     """
     apart = Apart(options.apart)
@@ -229,7 +231,7 @@ def _leaders(
     apart: Apart,
     pair_cache: Path | None,
 ) -> list[Cluster]:
-    """Merge each cluster, in order of leader rank, into a similar earlier one where allowed."""
+    """Merge each cluster, in order of leader rank, into a similar earlier cluster if allowed."""
     # Names are compared, not clusters' content: the pair cache then serves every later fusion.
     names = [c.leader[0] for c in clusters]
     pairs = similar_pairs(names, options.tau, embedder, pair_cache)
@@ -276,13 +278,14 @@ def merge_paper(
 
     Parameters
     ----------
-    options : only tau is used: the lowest cosine at which two names are merged
-    pair_cache : file of similar pairs from an earlier fusion, which is updated; None for no cache
+    options : only tau is used, the minimum cosine for merging two names
+    pair_cache : file of similar pairs from an earlier fusion, which is updated; None for no
+        cache
 
     Returns
     -------
-    Clusters with identifiers. A name may join through other names even if its own cosine with the
-    leader is below tau; its score is its highest cosine with any name.
+    Clusters with identifiers. A name may join through other names even if its own cosine with
+    the leader is below tau; its score is its highest cosine with any name.
 
     Source: SAGE, 3.1.
     """

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class FusionOptions(Strict):
-    """Options of fusion.
+    """Options for fusion.
 
     `guarded` mode merges in tiers (lexical key, dictionary, guarded similarity to a leader).
-    `paper` mode is the rule of SAGE, 3.1: names above tau are merged by chaining, with one edge per
-    ordered pair. `apart` undoes merges: it lists pairs of names that guarded fusion keeps in
-    different nodes.
+    `paper` mode is the rule of SAGE, 3.1: names above tau are merged by chaining, with one
+    edge per ordered pair. `apart` undoes merges: it lists pairs of names that guarded fusion
+    keeps in different nodes.
     """
 
     mode: Literal["guarded", "paper"] = "guarded"
@@ -37,12 +37,12 @@ class FusionOptions(Strict):
 
     @classmethod
     def paper(cls) -> FusionOptions:
-        """Return the options of the paper: tau = 0.9, no guard."""
+        """Return the paper's options: tau = 0.9, no guard."""
         return cls(mode="paper", tau=0.9)
 
 
 class Entry(Protocol):
-    """Fields of an ontology entry that fusion reads."""
+    """Fields of an ontology entry used in fusion."""
 
     @property
     def id(self) -> str: ...
@@ -59,7 +59,7 @@ class Entry(Protocol):
 
 
 class OntologyLike(Protocol):
-    """An ontology that finds an entry by any of its names."""
+    """Protocol for an ontology that finds an entry by any of its names."""
 
     def find(self, name: str, /) -> Entry | None: ...
 
@@ -88,7 +88,7 @@ class Merge(Strict):
 
 
 class Support(Strict):
-    """A reading of an edge in a text."""
+    """A text's reading of an edge."""
 
     evidence: Evidence
     confidence: float
@@ -100,8 +100,8 @@ class Support(Strict):
 class FusedNode(NamedTuple):
     """An entity with all its names.
 
-    `names` are all surface forms, the chosen name first; `synonyms` are further names from the
-    ontology, by which the entity can be found although no text uses them.
+    `names` are all surface forms, the chosen name first; `synonyms` are further names from
+    the ontology, by which the entity can be found even if no text uses them.
     """
 
     id: str

@@ -166,7 +166,7 @@ def _sign(mark: str) -> str:
 
 
 def _is_code(word: str) -> bool:
-    """Check whether a word is a symbol: it has a digit or capitals (TILs, KRAS, mTOR)."""
+    """Check whether a word is a symbol, with a digit or capitals (TILs, KRAS, mTOR)."""
     if any(c.isdigit() for c in word):
         return True
     return sum(c.isupper() for c in word) >= 2 and not word.endswith("s")
@@ -243,11 +243,11 @@ def _content_words(name: str) -> frozenset[str]:
 def guard_allows(first: str, second: str, first_type: EntityType, second_type: EntityType) -> bool:
     """Check whether similarity alone may merge these names.
 
-    The names must have compatible types and the same signature, and neither may be the other plus
-    an extra word, which makes the meaning narrower ("Castleman disease", "multicentric Castleman
-    disease"). Gene symbols are never merged by similarity. Chemicals and treatments are merged only
-    if they have the same words, because a single letter can make a different substance, which
-    vectors hardly reflect.
+    The names must have compatible types and the same signature, and neither may extend the
+    other by a word, which narrows the meaning ("Castleman disease", "multicentric Castleman
+    disease"). Gene symbols are never merged by similarity. Chemicals and treatments are
+    merged only if they have the same words, because a single letter can denote a different
+    substance, and vectors barely reflect it.
     """
     if not are_compatible(first_type, second_type):
         return False

@@ -1,8 +1,8 @@
-"""Cache of similar pairs of names, so that each fusion compares only new names.
+"""Cache of similar name pairs, so that each fusion compares only new names.
 
-The pairs do not depend on the order of the names. A fusion that takes old pairs from the cache and
-compares only new names therefore gives the same result as comparing everything. The vectors are in
-a separate append-only file, which a checksum ties to the pairs.
+The pairs do not depend on the order of the names. A fusion that takes old pairs from the
+cache and compares only new names therefore gives the same result as comparing everything.
+The vectors are in a separate append-only file, linked to the pairs by a checksum.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _no_pairs() -> Pairs:
 
 
 def _vectors(cache: Path) -> Path:
-    """Return the path of the vector file that belongs to a file of pairs."""
+    """Return the path of the vector file that belongs to a pair file."""
     return cache.with_suffix(".vectors")
 
 
@@ -96,7 +96,7 @@ class PairCache:
         Parameters
         ----------
         fresh : (n, d) vectors of the new names
-        path : the file of pairs; if the process is killed, this file and its vectors are either
+        path : the pair file; if the process is killed, this file and its vectors are either
             unchanged or will not be read
         """
         n = np.int32(len(self.names))

@@ -1,7 +1,8 @@
 """The graph's arrays, and the neighbors, measures and evidence derived from them.
 
-Edges are directed and keep their relation; `adjacency` is the simple undirected view that path
-search uses. Texts (names of nodes, evidence of edges) are stored in rows that are parsed on demand.
+Edges are directed and keep their relation; `adjacency` is the simple undirected view that
+path search uses. Texts (node names, edge evidence) are stored in rows that are parsed on
+demand.
 """
 
 from __future__ import annotations
@@ -76,12 +77,12 @@ class GraphArrays:
 
     @property
     def n_nodes(self) -> int:
-        """Number of nodes."""
+        """Number of nodes in the graph."""
         return len(self.ids)
 
     @property
     def n_edges(self) -> int:
-        """Number of edges, negated edges included."""
+        """Number of edges, including negated edges."""
         return len(self.head)
 
     @cached_property
@@ -119,7 +120,7 @@ class GraphArrays:
         return found
 
     def list_opposed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """List the pairs (edge, edge that opposes it), sorted; see `kg.graph.belief.opponents`."""
+        """List the pairs (edge, opposing edge), sorted; see `kg.graph.belief.opponents`."""
         return self._opponents
 
     @cached_property
@@ -127,14 +128,14 @@ class GraphArrays:
         return opponents(self.head, self.tail, self.relation, SIGNS[self.polarity], self.negated)
 
     def against(self, edge: int) -> list[int]:
-        """Find the positions of the edges that oppose an edge."""
+        """Find the positions of the edges that oppose a given edge."""
         edges, opponents = self.list_opposed()
         start, stop = np.searchsorted(edges, [edge, edge + 1])
         found: list[int] = opponents[start:stop].tolist()
         return found
 
     def measure(self) -> None:
-        """Compute weight, belief, number of documents and years of each edge from the readings."""
+        """Compute each edge's weight, belief, document count and years from the readings."""
         self.weight, self.belief, self.documents = edge_measures(
             self.n_edges,
             self.reading_edge,
@@ -154,13 +155,13 @@ class GraphArrays:
         self.first_year, self.last_year = first, last
 
     def supports(self, edge: int) -> tuple[Support, ...]:
-        """Return the readings of an edge, in the order in which they were built."""
+        """Return an edge's readings, in the order in which they were built."""
         readings = self.readings_of(edge)
         row = self.edge_rows[int(self.edge_row[edge])]
         return tuple(Support.model_validate(row[p]) for p in self.reading_place[readings].tolist())
 
     def readings_of(self, edge: int) -> slice:
-        """Return the slice of an edge's readings, which are stored in order of edge."""
+        """Return the slice of an edge's readings, which are stored in edge order."""
         start, stop = np.searchsorted(self.reading_edge, [edge, edge + 1])
         return slice(int(start), int(stop))
 

@@ -1,9 +1,10 @@
 """Weight and belief of edges from their readings.
 
-Belief treats each independent document as a witness: support is a noisy-or over documents of the
-best confidence in each, and so is the evidence against. The two are combined by Dempster's rule for
-simple support functions, b = s (1 - c) / (1 - s c). Equal support and contradiction give less than
-one half, and neither alone can reach certainty, because a reading is trusted to at most 0.99.
+Belief treats each independent document as a witness: support is a noisy-or over documents
+of the best confidence in each, and so is contradiction. The two are combined by
+Dempster's rule for simple support functions, b = s (1 - c) / (1 - s c). Equal support and
+contradiction give less than one half, and neither can reach certainty by itself, because
+a reading is trusted to at most 0.99.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def best_per_document(
     value: NDArray[np.floating],
     n_documents: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Find the highest value for each pair of edge and document that occurs.
+    """Find the highest value for each occurring pair of edge and document.
 
     Parameters
     ----------
@@ -83,7 +84,7 @@ def opponents(
     sign: NDArray[np.int8],
     negated: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find the pairs (edge, edge that opposes it), in both directions, sorted.
+    """Find the pairs (edge, opposing edge), in both directions, sorted.
 
     Two edges between the same head and tail oppose each other when either denies the other's
     relation or sign, or when both are affirmed with opposite signs.
@@ -139,25 +140,25 @@ def edge_measures(
     retracted: NDArray[np.bool_],
     against: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int32]]:
-    """Compute weight, belief and number of documents of each edge from its readings.
+    """Compute each edge's weight, belief and number of documents from its readings.
 
-    The weight is that of the paper: the highest confidence in each document, summed. A retracted
+    The weight is the paper's: the highest confidence in each document, summed. A retracted
     document counts toward the weight but not toward belief.
 
     Parameters
     ----------
-    n_edges : total number of edges; weight, belief and documents of an edge without readings are 0
+    n_edges : total number of edges; an edge without readings has 0 for all three measures
     edge : (k,) edge of each reading
     document : (k,) document of each reading, numbered from 0
     confidence : (k,) confidence of the extraction, in [0, 1]
     speculative : (k,) whether the sentence is hedged; it then counts half toward belief
     retracted : (k,) whether the document was retracted
-    against : pairs of an edge and an edge that opposes it, from `opponents`
+    against : pairs of an edge and an opposing edge, from `opponents`
 
     Returns
     -------
-    (n_edges,) weight, (n_edges,) belief in [0, 1], and (n_edges,) number of documents, including
-    retracted ones.
+    (n_edges,) weight, (n_edges,) belief in [0, 1], and (n_edges,) number of documents,
+    including retracted documents.
     """
     n_documents = int(document.max()) + 1 if len(document) else 0
     at, _, best = best_per_document(edge, document, confidence, n_documents)

@@ -98,13 +98,13 @@ def _node_row(node: FusedNode, merges: dict[str, list[dict[str, Any]]]) -> bytes
 
 
 def _supports(supports: tuple[Support, ...]) -> bytes:
-    """Encode the readings of an edge as a JSON list."""
+    """Encode an edge's readings as a JSON list."""
     encode = Support.__pydantic_serializer__.to_json
     return b"[%s]" % b",".join([encode(s, exclude_defaults=True) for s in supports])
 
 
 def _independent_documents(evidence: list[Evidence]) -> dict[str, int]:
-    """Assign numbers to documents; files with the same DOI or PMID are the same document."""
+    """Assign numbers to documents; files with the same DOI or PMID count as the same document."""
     key: dict[str, str] = {}
     for e in evidence:
         name = f"doi:{e.doi.casefold()}" if e.doi else f"pmid:{e.pmid}" if e.pmid else ""

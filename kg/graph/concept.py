@@ -1,4 +1,4 @@
-"""Report on a concept: its relations, with the papers for and against them by year."""
+"""Report on a concept: its relations, with papers for and against them by year."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ class ConceptReport(Strict):
 
 
 def describe_concept(graph: Graph, name: str | int, as_of: int | None = None) -> ConceptReport:
-    """Collect every relation of a concept with its evidence, and the number of papers by year.
+    """Collect a concept's relations with their evidence, and the number of papers by year.
 
-    Of two relations that contradict each other, the one with higher belief is listed, and the
-    papers for the other count against it. A paper that supports one relation and contradicts
-    another is counted on both sides. Retracted papers are shown but not counted.
+    Of two relations that contradict each other, the relation with higher belief is listed,
+    and the papers for the other count against it. A paper that supports one relation and
+    contradicts another is counted as both for and against. Retracted papers are shown but not
+    counted.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ def render_concept(report: ConceptReport) -> str:
 
 
 class Bar(Strict):
-    """A bar of the figure, in pixels."""
+    """A bar in the figure, in pixels."""
 
     x: float
     y: float
@@ -139,7 +140,7 @@ class Bar(Strict):
 
 
 class Chart(Strict):
-    """Bars upward for papers in favor, downward for papers against, a pair per year."""
+    """Chart with upward bars for papers in favor, downward bars for papers against, per year."""
 
     width: float
     height: float

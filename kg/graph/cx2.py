@@ -29,8 +29,9 @@ QUOTATIONS = 5
 def render_cx2(graph: Graph, name: str) -> str:
     """Render the graph as a CX2 file: an array of aspects between metadata and status.
 
-    Nodes are colored by type. An edge with positive polarity ends in an arrow, one with negative
-    polarity in a bar, and a denied edge is dashed, so that color is never the only distinction.
+    Nodes are colored by type. An edge with positive polarity ends in an arrow, an edge with
+    negative polarity in a bar, and a denied edge is dashed, so that color is never the only
+    distinction.
     """
     nodes = [
         {"id": n, "v": _drop_empty(_node(graph, n))} for n in range(graph.n_nodes)

@@ -19,7 +19,7 @@ FORMATS = ("graphml", "json", "cx2", "html")
 
 
 class Exported(Strict):
-    """Location and size of an export."""
+    """Location and size of an exported file or folder."""
 
     path: str
     format: str
@@ -41,7 +41,7 @@ def export_graph(
 
     Parameters
     ----------
-    focus : (html only) the node at the center; None starts from the best connected node
+    focus : (html only) the node at the center; None starts from the best-connected node
     max_nodes : (html only) maximum number of nodes shown
 
     Raises
@@ -78,7 +78,7 @@ def export_graph(
 
 
 def node_link(graph: Graph) -> dict[str, Any]:
-    """Return the whole graph in the node-link format that networkx and D3 read."""
+    """Return the entire graph in the node-link format read by networkx and D3."""
     nodes = [
         {
             "id": graph.ids[n],
@@ -113,7 +113,7 @@ def write_export(path: Path, text: str) -> None:
 
 @contextmanager
 def report_write_errors(path: Path) -> Iterator[None]:
-    """Convert errors of the operating system into a FaultError that names the file."""
+    """Convert operating system errors into a FaultError that names the file."""
     try:
         yield
     except OSError as error:
@@ -123,7 +123,7 @@ def report_write_errors(path: Path) -> Iterator[None]:
 def describe_export(
     path: Path, format: str, nodes: int, edges: int, note: str | None = None
 ) -> Exported:
-    """Describe a file, or a folder of files, that was written."""
+    """Describe a written file or folder of files."""
     files = [path] if path.is_file() else path.iterdir()
     size = sum(file.stat().st_size for file in files)
     return Exported(path=str(path), format=format, nodes=nodes, edges=edges, bytes=size, note=note)

@@ -41,7 +41,7 @@ _MOST_EVIDENCE = 20
 
 
 def render_page(graph: Graph, *, focus: str | None, max_nodes: int) -> tuple[str, int, int]:
-    """Render the page; return its text and the numbers of nodes and edges shown."""
+    """Render the page; return its text and the number of nodes and edges shown."""
     shown = select(graph, focus, max_nodes)
     data = page_data(graph, shown, focus)
     template = (Path(__file__).parent / "export_page.html").read_text(encoding="utf-8")
@@ -51,10 +51,11 @@ def render_page(graph: Graph, *, focus: str | None, max_nodes: int) -> tuple[str
 
 
 def select(graph: Graph, focus: str | None, max_nodes: int) -> NDArray[np.int64]:
-    """Select the nodes to show: those nearest to the focus, or the best connected part.
+    """Select the nodes to show: those nearest to the focus, or the best-connected part.
 
-    Without a focus, the selection starts at the node with most neighbors and grows by the best
-    connected adjacent node. If a component is exhausted before `max_nodes`, the next one follows.
+    Without a focus, the selection starts at the node with the most neighbors and grows by the
+    best-connected adjacent node. If a component is exhausted before `max_nodes` is reached,
+    the selection continues in the next component.
     """
     indptr, indices = graph.adjacency
     degree = graph.degree.tolist()

@@ -36,7 +36,7 @@ EDGE_KEYS = (
     ("evidence", "string"),
 )  # fmt: skip
 _AT_ONCE = 4096
-"""Number of lines that are written together."""
+"""Number of lines written together."""
 _SPECIAL = re.compile("[&<>\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _UNQUOTED = re.compile(f'{_SPECIAL.pattern}|["\\n\\r\\t]')
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
@@ -122,7 +122,7 @@ def _edges(graph: GraphArrays, ids: list[str]) -> Iterator[str]:
 
 
 def _evidence(graph: GraphArrays) -> list[str]:
-    """Encode the readings of each edge as JSON."""
+    """Encode each edge's readings as JSON."""
     rows, places = graph.edge_rows, graph.edge_row.tolist()
     if graph.meta.get("as_of") is None:  # all readings of the row: the bytes as they are
         return [rows.raw(at).decode() for at in places]

@@ -28,24 +28,24 @@ _RELATION_KEYS = (
     "label", "title", "edgelabels", "type",
 )  # fmt: skip
 _DRAWN = ("NodeLabel", "EdgeLabel", "Label.Text")
-"""Elements in which yEd and yFiles write the text of a label."""
+"""Elements in which yEd and yFiles write a label's text."""
 _DRAWINGS = {"nodegraphics", "edgegraphics", "portgraphics"}
-"""Attributes of yEd that hold the drawing of an element, with its labels."""
+"""yEd attributes that contain an element's drawing, with its labels."""
 
 
 def read_graphml(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the columns and metadata of a graph from GraphML written by SAGE or another program.
 
     Attributes from other programs are recognized if their names are common (label, category,
-    predicate, weight), and labels also where yEd draws them. Groups are kept in `meta["groups"]`
-    as lists of node IDs; all else is left out and counted in `meta["foreign"]`, and `meta["notes"]`
-    says so.
+    predicate, weight), and labels also in yEd's drawing elements. Groups are kept in
+    `meta["groups"]` as lists of node IDs; everything else is left out and counted in
+    `meta["foreign"]`, and `meta["notes"]` reports it.
 
     Raises
     ------
     InputError
-        If the file is not GraphML or declares a DTD or entities, or if an edge refers to a node
-        that does not exist.
+        If the file is not GraphML or declares a DTD or entities, or if an edge refers to a
+        node that does not exist.
     """
     path = Path(path)
     fused, extra = _parse(path)
@@ -96,7 +96,7 @@ class _RootSeenError(Exception):
 
 
 def _check_prolog(path: Path) -> None:
-    """Reject a DTD before any parser can act on it, and a root element that is not GraphML's."""
+    """Reject a DTD before any parser can act on it, and any root element other than GraphML."""
     from xml.parsers import expat
 
     def doctype(*_: Any) -> None:
@@ -247,7 +247,7 @@ class _Reader:
                 raise InputError(f"{self.path}: a merge of {where} is damaged: {error}") from error
 
     def finish(self) -> tuple[FusedGraph, dict[str, Any]]:
-        """Return the graph, and the measures given as attributes of edges without evidence."""
+        """Return the graph, and the measures given as attributes on edges without evidence."""
         groups = self._take_groups()
         position = {id_: n for n, id_ in enumerate(self.nodes)}
         extra: dict[str, Any] = {
@@ -337,7 +337,7 @@ class _Reader:
         return value
 
     def _take_groups(self) -> dict[str, list[str]]:
-        """Separate the groups from the nodes: boxes around others, at which no edge ends."""
+        """Separate the groups from the nodes: enclosing boxes at which no edge ends."""
         ends = {" ".join(end.split()) for edge in self.raw for end in edge[:2]}
         groups: dict[str, list[str]] = {}
         for id_, inner in self.members.items():
@@ -371,7 +371,7 @@ class _Reader:
 
 
 def _first(data: dict[str, str], keys: tuple[str, ...]) -> str:
-    """Return the first attribute with text under any of these names, which ignore case."""
+    """Return the first attribute with text under any of these case-insensitive names."""
     return next((data[name].strip() for name in _sort_keys(data, keys)), "")
 
 

@@ -32,7 +32,7 @@ _SPACES = {
 
 
 def references(identifiers: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Convert known identifiers to (CURIE prefix, local id, IRI), the preferred one first.
+    """Convert known identifiers to (CURIE prefix, local id, IRI), preferred identifier first.
 
     >>> references({"GO": "GO:0002250", "MeSH": "D056704"})[0]
     ('GO', '0002250', 'https://identifiers.org/GO:0002250')

@@ -20,7 +20,7 @@ class Lookup:
 
     @cached_property
     def keys(self) -> dict[str, list[int]]:
-        """Nodes by lexical key: those with that name first, then by number of neighbors."""
+        """Nodes by lexical key, those with that name first, then by number of neighbors."""
         out: dict[str, list[int]] = {}
         for key, node in zip(self._graph.alias_keys, self._graph.alias_node.tolist(), strict=True):
             out.setdefault(key, []).append(node)

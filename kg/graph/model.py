@@ -1,4 +1,4 @@
-"""The graph that paths, scores and exports work on, with loading, saving and queries."""
+"""The graph used for paths, scores and exports, with loading, saving and queries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Graph(GraphArrays):
 
     @classmethod
     def from_fused(cls, fused: FusedGraph) -> Graph:
-        """Build the graph from the result of fusion."""
+        """Build the graph from a fusion result."""
         return cls(*build_columns(fused))
 
     @classmethod
@@ -60,8 +60,8 @@ class Graph(GraphArrays):
     def as_of(self, year: int) -> Graph:
         """Return the graph based on the literature up to and including `year`.
 
-        Readings without a year are left out, because they may be later. Weights, beliefs and years
-        are recomputed, and small components are pruned as in the build.
+        Readings without a year are left out, because they may be later. Weights, beliefs and
+        years are recomputed, and small components are pruned as when building.
         """
         return cut_graph(self, year)
 
@@ -169,7 +169,7 @@ class Graph(GraphArrays):
         return tuple(self.edge(e) for e in self.edges_between(*pair))
 
     def merges(self, about: str | None = None) -> tuple[Merge, ...]:
-        """List the merges of names into nodes: all of them, or only those of one node."""
+        """List the merges of names into nodes: all of them, or only those into a given node."""
         rows: Sequence[int] = range(self.n_nodes) if about is None else [self.resolve(about)]
         out: list[Merge] = []
         for n in rows:

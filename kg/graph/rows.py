@@ -1,4 +1,4 @@
-"""Rows of JSON in one buffer, parsed only on access."""
+"""Rows of JSON in a single buffer, parsed only on access."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sage.core.errors import InputError
 
 NOTHING_MORE = b'{"aliases":[],"definition":null,"identifiers":{},"merges":[],"synonyms":[]}'
-"""Row of a node of which only the name is known."""
+"""Row for a node with only a known name."""
 
 NO_MERGES = b'"merges":[]'
 """Substring found only in rows without merges; inside a string its quotes would be escaped."""
@@ -25,7 +25,7 @@ _encode = json.JSONEncoder(
 
 
 def encode_row(value: Any) -> bytes:
-    """Encode a value as the JSON of a row."""
+    """Encode a value as a JSON row."""
     return _encode(value).encode()
 
 

@@ -1,9 +1,9 @@
-"""The sidecar, which stores the graph's arrays as files that load instantly.
+"""Sidecar that stores the graph's arrays as files that load instantly.
 
-The sidecar is a folder with `meta.json`, which names a subfolder of arrays by the hash of their
-content. A new version is written next to the old one, and `meta.json` is replaced last, so that a
-process killed at any moment leaves a complete graph. Arrays are read without pickle; texts are
-memory-mapped.
+The sidecar is a folder with `meta.json`, which names a subfolder of arrays by the hash of
+their content. A new version is written next to the old version, and `meta.json` is
+replaced last, so that a process killed at any moment leaves a complete graph. Arrays are
+read without pickle; texts are memory-mapped.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def read_sidecar(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises
     ------
     InputError
-        If a file is missing, truncated, or of another version; the message names it.
+        If a file is missing, truncated, or from another version; the message names it.
     """
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ from kg.graph.types import GraphStats
 
 
 def count_stats(graph: GraphArrays, merges: int) -> GraphStats:
-    """Compute counts over the whole graph; hubs are the ten nodes with the most neighbors."""
+    """Compute counts over the entire graph; hubs are the ten nodes with the most neighbors."""
     labels = components(graph.n_nodes, np.stack([graph.head, graph.tail], axis=1))
     sizes = np.bincount(labels) if graph.n_nodes else np.zeros(0, dtype=np.int64)
     degree = graph.degree

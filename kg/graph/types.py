@@ -10,7 +10,7 @@ from sage.core.models import Strict
 
 
 class NodeView(Strict):
-    """A node with its names and what the ontology knows about it.
+    """A node with its names and its ontology information.
 
     `aliases` were found in texts; `synonyms` are additional names in the ontology.
     """
@@ -48,7 +48,7 @@ class EdgeView(Strict):
 
 
 class Neighbor(Strict):
-    """A node one step away and the edges that lead there."""
+    """A node one step away and the edges that lead to it."""
 
     node: NodeView
     relations: tuple[str, ...]
@@ -94,7 +94,7 @@ class Quotation(Strict):
 class Relation(Strict):
     """A relation of the concept, with the papers for and against it.
 
-    `denied`: no paper affirms it; its papers deny it, and count as against.
+    `denied` means that no paper affirms it; its papers deny it and are counted as against.
     """
 
     head: str
@@ -109,7 +109,7 @@ class Relation(Strict):
 
 
 class YearCount(Strict):
-    """Papers of a year for and against relations of the concept."""
+    """Papers in a year for and against the concept's relations."""
 
     year: int
     papers_for: int

@@ -19,7 +19,7 @@ UNRELATED = "two concepts, neither broader nor opposite"
 
 
 class Meaning(BaseModel):
-    """A concept denoted by a name, or by a part of it (`whole` false)."""
+    """A concept denoted by a name, or by part of it (`whole` false)."""
 
     text: str
     whole: bool
@@ -33,7 +33,7 @@ class Meaning(BaseModel):
 
 
 class Asked(BaseModel):
-    """A name and its meanings: of the whole name if known, else of its parts."""
+    """A name and its meanings, those of the whole name if known, else those of its parts."""
 
     name: str
     meanings: list[Meaning]
@@ -51,7 +51,7 @@ class Between(BaseModel):
 def describe_names(
     names: Sequence[str], ontology: Ontology, lexicons: Sequence[Lexicon] = ()
 ) -> tuple[list[Asked], list[Between]]:
-    """Describe the meanings of `names` and the relations between those that are known."""
+    """Describe the meanings of `names` and the relations between the known names."""
     from kg.lexicon.names import Names
 
     known = Names(ontology, lexicons)

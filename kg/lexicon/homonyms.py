@@ -1,10 +1,10 @@
 """Names with several meanings, distinguished by the words around them.
 
-The columns of `homonyms.tsv` are surface, near and entity. `surface` is case-sensitive (`eGFR` is
-not `EGFR`). `near` lists words or phrases, separated by `|`, one of which must occur within
-`WINDOW` characters (if empty, the row always applies). `entity` is an id of the ontology, or empty
-if the surface then does not name anything in the ontology. The first matching row decides; if no
-row matches, the lexicon decides.
+The columns of `homonyms.tsv` are surface, near and entity. `surface` is case-sensitive
+(`eGFR` is not `EGFR`). `near` lists words or phrases, separated by `|`, one of which must
+occur within `WINDOW` characters (if empty, the row always applies). `entity` is an
+ontology id, or empty if the surface then does not name anything in the ontology. The
+first matching row decides; if no row matches, the lexicon decides.
 """
 
 from __future__ import annotations

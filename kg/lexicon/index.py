@@ -1,10 +1,11 @@
 """Compiled term index that finds millions of names in text by rolling hashes of token runs.
 
-Text and names are cut into the same tokens (runs of letters, runs of digits, single Greek letters,
-punctuation that may not be crossed), so `PD-L1`, `PD L1` and `PDL1`, or `TGF-β1`, `TGFβ1` and
-`TGF-beta 1` match without listing every spelling. A run of n tokens has a 64-bit hash; all runs of
-a text are hashed at once and looked up in a sorted array behind a bit filter. There is no loop over
-terms, loading is a memory map, and the file contains only plain arrays.
+Text and names are split into the same tokens (runs of letters, runs of digits, single
+Greek letters, punctuation that may not be crossed), so `PD-L1`, `PD L1` and `PDL1`, or
+`TGF-β1`, `TGFβ1` and `TGF-beta 1` match without listing every spelling. A run of n tokens
+has a 64-bit hash; all runs in a text are hashed together and looked up in a sorted array
+behind a bit filter. There is no loop over terms, loading is a memory map, and the file
+contains only plain arrays.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class LexiconEntry:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A surface form of an entry; `symbol` terms must also agree in case."""
+    """A surface form of an entry; `symbol` terms must also match in case."""
 
     text: str
     entry: int
@@ -163,7 +164,7 @@ class Lexicon:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of the names, types and identifiers."""
+        """Hash of the names, types and identifiers in the lexicon."""
         digest = hashlib.sha256()
         for field in ("keys", "owner", "types", "name_bytes", "id_bytes"):
             digest.update(np.ascontiguousarray(self._a[field]).tobytes())
@@ -171,7 +172,7 @@ class Lexicon:
 
     @classmethod
     def compile(cls, entries: Sequence[LexiconEntry], terms: Iterable[Term]) -> Lexicon:
-        """Build an index of `terms`; if two entries share a spelling, the term given first wins."""
+        """Build an index of `terms`; if two entries share a spelling, the first term wins."""
         texts: list[str] = []
         owner: list[int] = []
         symbol: list[bool] = []
@@ -233,7 +234,7 @@ class Lexicon:
         return bytes(piece).decode("utf-8")
 
     def find(self, text: str) -> list[Match]:
-        """Find all names in `text`, in order; of overlapping names the longest wins."""
+        """Find all names in `text`, in order; among overlapping names, keep the longest."""
         hashes, starts, ends, breaks = tokenize(text)
         count = len(hashes)
         if not count or not len(self._keys):
@@ -275,7 +276,7 @@ class Lexicon:
         return chosen
 
     def _fits(self, surface: str, key: int) -> bool:
-        """Check the case of a symbol: `CAT` is not `cat`, but the mouse's `Kdm6a` matches KDM6A."""
+        """Check a symbol's case: `CAT` is not `cat`, but the mouse gene `Kdm6a` matches KDM6A."""
         if not self._a["symbol"][key]:
             return True
         given = squeeze(surface)
@@ -323,7 +324,7 @@ class Lexicon:
 
 
 def _damage(arrays: dict[str, npt.NDArray[Any]]) -> str:
-    """Describe any damage in a lexicon's arrays; the result is empty if there is none."""
+    """Describe any damage to a lexicon's arrays; the result is empty if there is none."""
     packed = ("surface", "name", "id")
     needed = ["filter", "keys", "owner", "symbol", "lengths", "types", "kinds"]
     needed += [f"{field}_{part}" for field in packed for part in ("bytes", "at")]
@@ -361,10 +362,10 @@ def _surfaces(
     owner: Sequence[int],
     symbol: Sequence[bool],
 ) -> list[str]:
-    """Return the allowed spellings of each key: its owner's (`MIR21`, `miR-21`), or any ("").
+    """Return the allowed spellings for each key: its owner's (`MIR21`, `miR-21`), or any ("").
 
-    `kept` contains the numbers of the terms sorted by key; `distinct` marks the first term of each
-    key, which belongs to its owner.
+    `kept` contains the numbers of the terms sorted by key; `distinct` marks the first term
+    for each key, which belongs to its owner.
     """
     found: list[list[str]] = []
     first = -1

@@ -16,7 +16,7 @@ COLUMNS = ("id", "relation", "other")
 
 
 class Link(StrEnum):
-    """Relation between entities; files contain the first three, and `narrower` is derived."""
+    """Relation between entities; `narrower` is derived, and files contain only the other types."""
 
     BROADER = "broader"
     OPPOSITE = "opposite"
@@ -31,7 +31,7 @@ class Link(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """`other` is the broader (opposite, ...) entity of `id`."""
+    """Row in which `other` is the broader (opposite, ...) entity for `id`."""
 
     id: str
     relation: Link
@@ -55,17 +55,17 @@ class Links:
                 self._against[item.other].append((item.relation, item.id))
 
     def list_links(self, entity: str) -> tuple[tuple[Link, str], ...]:
-        """List the direct relations of an entity: (relation, id of the other entity)."""
+        """List an entity's direct relations as (relation, id of the other entity)."""
         found = [(Link.BROADER, other) for other in self._up[entity]]
         found += [(Link.NARROWER, other) for other in self._down[entity]]
         return (*found, *self._against[entity])
 
     def broader(self, entity: str) -> tuple[str, ...]:
-        """List all broader entities, the closest first."""
+        """List all broader entities, closest first."""
         return _reach(entity, self._up)
 
     def narrower(self, entity: str) -> tuple[str, ...]:
-        """List all narrower entities, the closest first."""
+        """List all narrower entities, closest first."""
         return _reach(entity, self._down)
 
     def sign(self, first: str, second: str) -> int:
@@ -73,8 +73,8 @@ class Links:
 
         Returns
         -------
-        1 if the entities are the same or one is broader than the other; -1 if they, or broader
-        entities of theirs, are opposites or inverse measures; 0 otherwise.
+        1 if the entities are the same or one is broader than the other; -1 if they, or their
+        broader entities, are opposites or inverse measures; 0 otherwise.
         """
         above = (first, *self.broader(first))
         if second in above or first in self.broader(second):

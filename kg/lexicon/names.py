@@ -12,13 +12,13 @@ KEYS = {
     "HP": "HP", "GO": "GO", "CL": "CL", "UBERON": "UBERON", "CHEBI": "ChEBI",
     "CVCL": "Cellosaurus", "NCBITaxon": "NCBITaxon",
 }  # fmt: skip
-"""Map from prefixes of lexicon ids to the ontology's names for these identifier spaces."""
+"""Map from lexicon id prefixes to the ontology's names for these identifier spaces."""
 _BARE = {"NCBIGene", "MeSH", "NCBITaxon"}
 """Identifier spaces whose identifiers are written without their prefix."""
 
 
 def identifiers_of(entity_id: str | None, ontology: Ontology) -> dict[str, str]:
-    """Return the public identifiers of an entity, from the ontology or from its lexicon id."""
+    """Return an entity's public identifiers, from the ontology or from its lexicon id."""
     if entity_id is None:
         return {}
     entry = ontology.by_id(entity_id)
@@ -43,9 +43,9 @@ class Names:
         }
 
     def find(self, name: str) -> OntologyEntry | None:
-        """Find the ontology's entry, or make one with public identifiers from a lexicon's entry.
+        """Find an ontology entry, or build an entry with public identifiers from a lexicon.
 
-        If a lexicon's entry shares an identifier with an entry of the ontology, the latter is
+        If the lexicon's entry shares an identifier with an ontology entry, the latter is
         returned.
         """
         entry = self._ontology.find(name)

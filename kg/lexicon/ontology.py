@@ -1,11 +1,12 @@
 """The domain ontology: entities with synonyms, types and definitions; relations with polarity.
 
-An ontology is a folder of tab-separated files. The columns of `entities.tsv` are id, name, type,
-synonyms, definition, source and identifiers; those of `relations.tsv` are canonical, patterns,
-polarity, precedence and symmetric. Lists inside a field are separated by `|`; identifiers are
-written `KEY=value` and separated by `;`. Synonyms denote exactly the same entity. Two files are
-optional: `related.tsv` (see `kg.lexicon.links`) lists broader entities, opposites and inverse
-measures, and `homonyms.tsv` (see `kg.lexicon.homonyms`) resolves ambiguous names by context.
+An ontology is a folder of tab-separated files. The columns of `entities.tsv` are id,
+name, type, synonyms, definition, source and identifiers; those of `relations.tsv` are
+canonical, patterns, polarity, precedence and symmetric. Lists inside a field are
+separated by `|`; identifiers are written as `KEY=value` and separated by `;`. Synonyms
+denote exactly the same entity. Two files are optional: `related.tsv` (see
+`kg.lexicon.links`) lists broader entities, opposites and inverse measures, and
+`homonyms.tsv` (see `kg.lexicon.homonyms`) resolves ambiguous names by context.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SOURCES = {
     "NCBI Gene": "NCBI Gene",
     "NCBI Gene, own": "name: NCBI Gene; the rest: SAGE's ontology, in its own words",
 }
-"""Names for the values of `source` in the bundled ontology; other values are shown unchanged."""
+"""Names for the `source` values in the bundled ontology; other values are shown unchanged."""
 
 # Types whose names are symbols: their case carries meaning (CAT the gene, cat the animal).
 _SYMBOLIC = frozenset({EntityType.GENE, EntityType.PROTEIN})
@@ -42,7 +43,7 @@ _SYMBOLIC = frozenset({EntityType.GENE, EntityType.PROTEIN})
 
 @dataclass(frozen=True, slots=True)
 class OntologyEntry:
-    """An entity of the domain; `definition` ends with its source in brackets."""
+    """A domain entity; `definition` ends with its source in brackets."""
 
     id: str
     name: str
@@ -64,7 +65,7 @@ class RelationEntry:
 
 
 def is_symbol(text: str, kind: EntityType) -> bool:
-    """Check whether `text` is case-sensitive, as symbols, acronyms and names with digits are."""
+    """Check whether `text` is case-sensitive, as are symbols, acronyms and names with digits."""
     if " " in text.strip():
         return False
     letters = [char for char in text if char.isalpha()]
@@ -75,7 +76,7 @@ def is_symbol(text: str, kind: EntityType) -> bool:
 
 
 class Ontology:
-    """Entities and relations of the domain, loaded from `data/ontology`."""
+    """Entities and relations in the domain, loaded from `data/ontology`."""
 
     def __init__(
         self,
@@ -130,10 +131,10 @@ class Ontology:
         return self._by_id.get(entity_id)
 
     def find(self, name: str) -> OntologyEntry | None:
-        """Find the entity that `name` as a whole denotes, as a symbol, synonym or variant spelling.
+        """Find the entity denoted by the whole `name`, as a symbol, synonym or variant spelling.
 
-        Symbols must match in case (`FABP5`, `Fabp5`, not `fabp5`); other names need not.
-        A longer symbol never matches a shorter one (`FABP5P1` is not FABP5).
+        The case of symbols must match (`FABP5`, `Fabp5`, not `fabp5`), but not that of other
+        names. A longer symbol never matches a shorter symbol (`FABP5P1` is not FABP5).
         """
         stripped = name.strip()
         if not stripped:
@@ -174,7 +175,7 @@ class Ontology:
         )
 
     def find_all(self, text: str) -> list[Match]:
-        """Find every name of the ontology in running text; resolve homonyms by context."""
+        """Find every ontology name in running text; resolve homonyms by context."""
         found = []
         for match in self.lexicon.find(text):
             decided, entity = self.homonyms.decide(text, match.start, match.end)
@@ -332,7 +333,7 @@ def _entry(row: dict[str, str], where: str) -> OntologyEntry:
 
 
 def _links(folder: Path, known: set[str]) -> Links:
-    """Read the relations between entities; check that these exist and no two rows contradict."""
+    """Read the relations between entities; check that the entities exist and no rows conflict."""
     if not (folder / "related.tsv").exists():
         return Links()
     stated = (Link.BROADER, Link.OPPOSITE, Link.INVERSE_MEASURE)

@@ -1,4 +1,4 @@
-"""Words and phrases of a prompt, as used by all name matchers."""
+"""Words and phrases in a prompt, as used by all name matchers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BREAK = re.compile(r"[,;:?!()]")
 
 @dataclass(frozen=True)
 class Word:
-    """A word with its place in the prompt."""
+    """A word with its position in the prompt."""
 
     text: str
     start: int
@@ -48,10 +48,10 @@ def is_code(text: str) -> bool:
 def phrases_at(
     prompt: str, words: Sequence[Word], at: int, stop: Container[str] = STOP_WORDS
 ) -> Iterator[tuple[int, str]]:
-    """Yield the phrases that start at a word, with their number of words, the longest first.
+    """Yield the phrases that start at a word, longest first, each with its number of words.
 
-    A phrase neither starts nor ends with a stop word (unless that is a symbol) and does not extend
-    across punctuation.
+    A phrase neither starts nor ends with a stop word (unless that is a symbol) and does not
+    extend across punctuation.
     """
     for size in range(min(LONGEST, len(words) - at), 0, -1):
         first, last = words[at], words[at + size - 1]

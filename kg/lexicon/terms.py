@@ -115,10 +115,10 @@ HAZARDS = words(
 
 
 def same_symbol(given: str, expected: str) -> bool:
-    """Check whether a surface form is the symbol: `CAT` is not `cat`, but `Akt` matches `AKT`.
+    """Check whether a surface form matches a symbol: `CAT` is not `cat`, but `Akt` matches `AKT`.
 
-    Case may differ if the surface form still looks like a symbol: it has two capitals, an initial
-    capital (unless that makes a common word), or lower-case letters with a digit.
+    Case may differ if the surface form still looks like a symbol: it has two capitals, an
+    initial capital (unless that makes a common word), or lower-case letters with a digit.
     """
     if given == expected:
         return True
@@ -137,5 +137,5 @@ def same_symbol(given: str, expected: str) -> bool:
 
 
 def squeeze(text: str) -> str:
-    """Keep letters and digits only."""
+    """Keep only letters and digits."""
     return "".join(char for char in text if char.isalnum())

@@ -13,10 +13,11 @@ from sage.core.models import Strict
 
 
 class Access(Strict):
-    """Keys and addresses by service, given as `NAME_key` and `NAME_url`.
+    """Keys and addresses by service, configured as `NAME_key` and `NAME_url`.
 
-    Without an address, the public one is used. A key for NCBI raises its rate from 3 to 10 requests
-    per second. With `allow_foreign_env`, the variable `NAME_API_KEY` of other programs serves too.
+    Without an address, the public address is used. A key for NCBI raises its rate from 3 to
+    10 requests per second. With `allow_foreign_env`, other programs' `NAME_API_KEY` is also
+    used.
     """
 
     keys: dict[str, SecretStr] = Field(default_factory=dict)
@@ -41,7 +42,7 @@ class Access(Strict):
         return sorted_
 
     def key(self, service: str) -> str | None:
-        """Return the key of a service, which may be sent but never displayed."""
+        """Return a service's key, which may be sent but never displayed."""
         secret = self.keys.get(service)
         value = (
             secret.get_secret_value() if secret else egress.foreign(f"{service}_API_KEY".upper())
@@ -51,9 +52,9 @@ class Access(Strict):
         return value or None
 
     def address(self, service: str) -> str:
-        """Return the address of a service's mirror, or else of the public service."""
+        """Return the address of a service's mirror, or else its public address."""
         return self.urls.get(service) or egress.SERVICES[service]
 
     def hosts(self) -> frozenset[str]:
-        """Return the hosts configured by the user, which may be in a private network."""
+        """Return the hosts configured by the user, which may be on a private network."""
         return frozenset(host for url in self.urls.values() if (host := urlsplit(url).hostname))

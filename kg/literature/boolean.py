@@ -11,7 +11,7 @@ from kg.literature.types import Query
 _UNSAFE = re.compile(r'["\\()\[\]{}:*?~^+|&!<>/]')
 _SYNONYMS = 4
 MANY = 40
-"""Number of synonyms per concept for searches that must not miss a paper."""
+"""Number of synonyms per concept for high-recall searches."""
 _WORDS = 6
 
 
@@ -31,7 +31,7 @@ def quote_phrase(text: str) -> str:
 
 
 def groups_of(query: Query, synonyms: int = _SYNONYMS) -> list[list[str]]:
-    """List the alternatives for each concept; free text gives its most informative words."""
+    """List the alternatives for each concept; for free text, use its most informative words."""
     if query.phrases:
         named = [
             [strip_operators(name) for name in group][: 1 + synonyms] for group in query.groups()
@@ -46,7 +46,7 @@ def groups_of(query: Query, synonyms: int = _SYNONYMS) -> list[list[str]]:
 def conjunction(
     query: Query, term: Callable[[str], str] = quote_phrase, synonyms: int = _SYNONYMS
 ) -> str:
-    """Build a query that joins concepts by AND and each concept's alternatives by OR."""
+    """Build a query that joins concepts with AND, and each concept's alternatives with OR."""
     groups = []
     for group in groups_of(query, synonyms):
         terms = [term(name) for name in group]
@@ -55,7 +55,7 @@ def conjunction(
 
 
 def disjunction(queries: Iterable[Query], term: Callable[[str], str] = quote_phrase) -> str:
-    """Join queries by OR, leaving out those that would exceed the maximum length."""
+    """Join queries with OR, leaving out those that would exceed the maximum length."""
     parts: list[str] = []
     size = 0
     for query in queries:

@@ -1,4 +1,4 @@
-"""Detection of cancers in a passage that differ from the requested cancer."""
+"""Detection of cancers in a passage other than the requested cancer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _OF_NO_ORGAN = {"cancer", "carcinoma in situ", "squamous cell carcinoma", "adeno
 
 
 def list_other_cancers(text: str, disease: str, ontology: Ontology) -> tuple[str, ...]:
-    """List the cancers that `text` names if all of them are unrelated to `disease`.
+    """List the cancers named in `text` if all of them are unrelated to `disease`.
 
-    The result is empty if the text names no cancer; if it names `disease`, a kind of it, or a
+    The result is empty if the text names no cancer; if it names `disease`, a subtype, or a
     broader cancer; or if `disease` is not a cancer in the ontology.
     """
     asked = ontology.find(disease)

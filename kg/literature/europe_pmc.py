@@ -39,7 +39,7 @@ class EuropePmc:
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
     ) -> Sequence[Record]:
-        """Search for all queries at once and return the records."""
+        """Run all queries in a single search and return the records."""
         return await client.fetch(
             search_request(self.base_url, disjunction(wanted.queries), wanted.k, wanted.as_of),
             lambda body: parse_records(self.name, body),
@@ -65,14 +65,14 @@ def search_request(base_url: str, query: str, k: int, as_of: date | None) -> Req
 
 
 def parse_records(source: str, body: bytes) -> list[Record]:
-    """Parse the records in a search response and attribute them to `source`."""
+    """Parse the records in a search response, with `source` as their origin."""
     answer = parse_json("europe_pmc", body)
     results = get_field("europe_pmc", answer, "resultList.result", list)
     return list(parse_entries("europe_pmc", results, lambda row: make_record(source, row))[0])
 
 
 def make_record(source: str, row: Mapping[str, Any]) -> Record | None:
-    """Build a record attributed to `source` from a search result; None without a title."""
+    """Build a record from `source` out of a search result; None without a title."""
     title = clean_text(row.get("title"))
     if not title:
         return None
@@ -113,7 +113,7 @@ def make_record(source: str, row: Mapping[str, Any]) -> Record | None:
 
 
 def list_notices(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """List the corrections, retractions and other versions that a search result names."""
+    """List the corrections, retractions and other versions named in a search result."""
     corrections = row.get("commentCorrectionList")
     listed = corrections.get("commentCorrection") if isinstance(corrections, dict) else None
     return [notice for notice in listed if isinstance(notice, dict)] if listed else []

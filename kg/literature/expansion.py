@@ -1,4 +1,4 @@
-"""Synonyms for queries and matching, from the ontology and from MeSH headings of this field."""
+"""Synonyms for queries and matching, from the ontology and from MeSH headings in this field."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _MEASURED = re.compile(
     r"|\b(expression|density|transcripts?|score|fraction)$| on H&E$",
     re.IGNORECASE,
 )
-"""Pattern of phrases that describe a measurement; papers usually mention what is measured."""
+"""Pattern for phrases that describe a measurement; papers usually name the measured entity."""
 
 
 def _entry(phrase: str, ontology: Ontology) -> OntologyEntry | None:
@@ -75,8 +75,8 @@ def _entry(phrase: str, ontology: Ontology) -> OntologyEntry | None:
 def list_synonyms(phrase: str, ontology: Ontology | None = None) -> tuple[str, ...]:
     """List `phrase`, then its synonyms from the ontology, then those from MeSH headings.
 
-    A measurement ("density of TLS on H&E") gets the names of the entity that it measures. Synonyms
-    of fewer than three letters are left out because they are too ambiguous.
+    A measurement ("density of TLS on H&E") receives the names of the entity that it measures.
+    Synonyms of fewer than three letters are left out because they are too ambiguous.
     """
     names = [phrase]
     entry = _entry(phrase, ontology) if ontology is not None else None
@@ -106,8 +106,8 @@ _PHENOTYPE = re.compile(r"\s+phenotype$")
 def _named_within(phrase: str, ontology: Ontology) -> tuple[str, OntologyEntry] | None:
     """Find the entity that a longer phrase is about, as spelled in the phrase.
 
-    This is PD-L1 for "PD-L1 expression" and "PD-L1 on immune cells"; if the phrase names several
-    entities, the first one is returned.
+    For example, PD-L1 for "PD-L1 expression" and "PD-L1 on immune cells"; if the phrase names
+    several entities, the first entity is returned.
     """
     bare = _MEASURED.sub("", phrase).strip()
     names = [bare, *(phrase[match.start : match.end] for match in ontology.find_all(phrase))]
@@ -120,10 +120,10 @@ def _named_within(phrase: str, ontology: Ontology) -> tuple[str, OntologyEntry] 
 def list_related(phrase: str, ontology: Ontology | None = None) -> dict[str, tuple[str, ...]]:
     """List concepts that papers report in place of `phrase`, each with its names.
 
-    These are narrower concepts (the immune-excluded phenotype for immune phenotypes), the cell type
-    that the phrase marks or whose infiltration it describes (CD8 T cells for CD8A), the molecule
-    whose expression it describes, and endpoints that answer the same question. None of them is
-    identical to `phrase`, and callers must say so.
+    These are narrower concepts (the immune-excluded phenotype for immune phenotypes), the
+    cell type that the phrase marks or whose infiltration it describes (CD8 T cells for CD8A),
+    the molecule whose expression it describes, and endpoints that answer the same question.
+    None of them is identical to `phrase`, and callers must state this.
     """
     names = list_synonyms(phrase, ontology)
     found = {
@@ -160,7 +160,7 @@ def list_related(phrase: str, ontology: Ontology | None = None) -> dict[str, tup
 
 
 def make_expander(ontology: Ontology | None = None) -> Callable[[Query], Query]:
-    """Return a function that gives every phrase of a query its synonyms as alternatives."""
+    """Return a function that adds synonyms as alternatives to every phrase in a query."""
 
     def expand_one(query: Query) -> Query:
         found = (list_synonyms(phrase, ontology)[1:] for phrase in query.phrases)

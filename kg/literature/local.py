@@ -1,7 +1,7 @@
-"""The local index: BM25 over the run's own corpus, which works without a network.
+"""Local index: BM25 over the run's own corpus, which works without a network.
 
-Its answers are marked (`served_by`), because a corpus is not the whole literature: a finding
-missing from it is not necessarily new.
+Its answers are marked (`served_by`), because a corpus does not cover the entire
+literature: a finding missing from it is not necessarily new.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TITLE_WEIGHT = 2
 
 
 class LocalIndex:
-    """Deterministic BM25 index of titles, abstracts and findings; ties keep the input order."""
+    """Deterministic BM25 index on titles, abstracts and findings; ties keep the input order."""
 
     name = NAME
 
@@ -59,7 +59,7 @@ class LocalIndex:
 
     @classmethod
     def build(cls, documents: Iterable[Document]) -> LocalIndex:
-        """Build an index of ingested documents, using each document's text as its abstract."""
+        """Build an index on ingested documents, using each document's text as its abstract."""
         return cls(
             Record(
                 title=document.title or Path(document.path).stem,
@@ -77,15 +77,15 @@ class LocalIndex:
 
     @classmethod
     def from_folder(cls, folder: Path) -> LocalIndex:
-        """Build an index of a corpus folder.
+        """Build an index on a corpus folder.
 
-        Reads notes (front matter, then findings as bullets) and PDF, XML, MEDLINE, BibTeX and text
-        files.
+        Reads notes (front matter, then findings as bullets) and PDF, XML, MEDLINE, BibTeX and
+        text files.
 
         Raises
         ------
         InputError
-            If the folder does not exist or nothing in it can be read.
+            If the folder does not exist or contains nothing readable.
         """
         if not folder.is_dir():
             raise InputError(f"{folder}: corpus folder not found; give a folder with papers")
@@ -147,7 +147,7 @@ class LocalIndex:
         return [(int(position), float(scores[position] / top)) for position in order]
 
     def count(self, groups: Sequence[Sequence[str]], as_of: date | None = None) -> int:
-        """Count the records known by `as_of` that mention a phrase of every group."""
+        """Count the records known by `as_of` that mention a phrase from every group."""
         return sum(
             all(mentions(key, group) for group in groups)
             for record, key in zip(self.records, self._keys, strict=True)

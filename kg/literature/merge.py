@@ -16,10 +16,10 @@ R = TypeVar("R", bound=Record)
 def merge(records: Iterable[R]) -> list[R]:
     """Merge records that share a DOI, PMID or arXiv id, or a title and (within a year) the year.
 
-    The order of first appearance is kept. A paper is retracted if any source reports a retraction.
-    Two records with different identifiers of the same kind are never merged by title, except for a
-    preprint and its journal version. Records may have further keys (`Record.identities`), and a
-    record that shares identifiers with two groups merges them.
+    The order of first appearance is kept. A paper is retracted if any source reports a
+    retraction. Two records with different identifiers of the same kind are never merged by
+    title, except for a preprint and its journal version. Records may have additional keys
+    (`Record.identities`), and a record that shares identifiers with two groups merges them.
     """
     groups: list[R] = []
     by_key: dict[str, list[int]] = {}

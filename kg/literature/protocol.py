@@ -1,4 +1,4 @@
-"""Protocols of literature sources."""
+"""Protocols for literature sources."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sage.core.http.client import Limit, ServiceClient
 class Wanted:
     """A search: `queries` are alternatives, and `k` is the number of records wanted per source.
 
-    A source answers all queries with as few requests as its query language allows (a single request
-    if it supports OR). `as_of` bounds the publication date; if a source cannot filter by date, this
-    is done when results are merged.
+    A source answers all queries with as few requests as its query language allows (a single
+    request if it supports OR). `as_of` bounds the publication date; if a source cannot filter
+    by date, the filter is applied when results are merged.
     """
 
     queries: tuple[Query, ...]
@@ -49,7 +49,7 @@ class LiteratureSource(Protocol):
 
 @runtime_checkable
 class RetractionSource(Protocol):
-    """An additional source that knows which records are retracted."""
+    """An additional source that identifies retracted records."""
 
     name: str
     limit: Limit

@@ -1,6 +1,7 @@
 """Client for PubMed that uses NCBI E-utilities and parses records with Biopython.
 
-The rate is 3 requests/s, or 10 with a key. Documentation: ncbi.nlm.nih.gov/books/NBK25499.
+The rate limit is 3 requests/s, or 10 with a key. Documentation:
+ncbi.nlm.nih.gov/books/NBK25499.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class PubMed:
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
     ) -> Sequence[Record]:
-        """Search for all queries at once and return the records."""
+        """Run all queries in a single search and return the records."""
         params: dict[str, str | int] = {
             "term": disjunction(wanted.queries, build_term),
             "retmax": wanted.k,
@@ -82,7 +83,7 @@ class PubMed:
         )
 
     def read_ids(self, body: bytes) -> list[str]:
-        """Parse the PMIDs in a response of `esearch`."""
+        """Parse the PMIDs in an `esearch` response."""
         answer = get_field(self.name, parse_json(self.name, body), "esearchresult", dict)
         if "ERROR" in answer:
             raise Unavailable(self.name, f"refused the query: {clean_text(answer['ERROR'])[:120]}")
@@ -92,7 +93,7 @@ class PubMed:
         return ids
 
     def read_records(self, body: bytes) -> list[Record]:
-        """Parse the records in a response of `efetch`."""
+        """Parse the records in an `efetch` response."""
         return list(parse_entries(self.name, self.list_entries(body), make_record)[0])
 
     def list_entries(self, body: bytes) -> list[Mapping[str, Any]]:

@@ -13,10 +13,10 @@ Embed = Callable[[Sequence[str]], np.ndarray]
 """Function that maps n texts to unit vectors, (n, d)."""
 
 RETRACTED_WEIGHT = 0.5
-"""Factor on the score of a retracted record, which is still shown but does not rank first."""
+"""Factor for the score of a retracted record, which is still shown but not ranked first."""
 
 EMBEDDED_CHARACTERS = 600
-"""Length of title and abstract to embed; sentence encoders truncate longer texts anyway."""
+"""Maximum length of title and abstract to embed; sentence encoders truncate longer text."""
 
 _FUSION = 60
 """Constant of reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009, SIGIR)."""
@@ -27,19 +27,20 @@ def rank(
 ) -> list[Record]:
     """Rank records by their match to the queries and return the best `k`; ties keep input order.
 
-    The lexical score is the best BM25 score over the queries, each query's scores scaled to [0, 1].
-    With `embed`, the ranking by cosine to the queries' texts is fused with the lexical ranking.
+    The lexical score is the best BM25 score over the queries, each query's scores scaled to
+    [0, 1]. With `embed`, the ranking by cosine to the queries' texts is fused with the
+    lexical ranking.
 
     Parameters
     ----------
-    queries : each record is scored by its best query; without queries, the first `k` records are
-        returned unchanged
-    embed : maps texts to unit vectors, (n, d); None ranks by words alone
+    queries : each record is scored by its best query; without queries, the first `k` records
+        are returned unchanged
+    embed : function that maps texts to unit vectors, (n, d); None ranks only by words
 
     Returns
     -------
-    The best records first, each with its `score` in [0, 1]; the scores of retracted records are
-    halved.
+    The best records first, each with its `score` in [0, 1]; the scores of retracted records
+    are halved.
     """
     if not records or not queries:
         return list(records[:k])

@@ -1,4 +1,4 @@
-"""Strict parsing of responses: a field of an unexpected type means that the source changed."""
+"""Strict parsing of responses: a field with an unexpected type means that the source changed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def get_field(service: str, value: Any, path: str, kind: type | tuple[type, ...]
     Raises
     ------
     SourceChanged
-        If a field on the way is missing, or the last is of another type.
+        If a field along the path is missing, or the last field has another type.
     """
     for step in path.split("."):
         if not isinstance(value, Mapping) or step not in value:

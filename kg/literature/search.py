@@ -1,4 +1,4 @@
-"""Search of all sources at once, together with the local index."""
+"""Simultaneous search of all sources and the local index."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ class Literature:
     Parameters
     ----------
     cache_dir : folder in which answers are cached; None for no cache
-    local : an index that is always searched, so that the run's own corpus is never overlooked
-    embed : maps texts to unit vectors; if given, the ranking uses both words and embeddings
+    local : index that is always searched, so that the run's own corpus is never overlooked
+    embed : function from texts to unit vectors; if given, the ranking uses words and
+        embeddings
     """
 
     def __init__(
@@ -84,14 +85,14 @@ class Literature:
 
         Parameters
         ----------
-        as_of : leave out records that may have appeared later; None for no bound
+        as_of : date after which records are left out; None for no bound
         patience : seconds to wait under a source's rate limit before it is reported as missing;
             None for the client's default
 
         Returns
         -------
-        Records, the best first, with the sources that answered, and the missing sources with the
-        reasons. Failures of services do not raise exceptions.
+        Records, best first, with the sources that answered, and the missing sources with the
+        reasons. Service failures do not raise exceptions.
         """
         return self.search_together({"": queries}, k, as_of, patience=patience)[""]
 
@@ -105,15 +106,15 @@ class Literature:
     ) -> dict[str, SearchAnswer]:
         """Run several searches together and return a separate answer for each.
 
-        All queries are sent in the same requests, so that two critics who search at the same time
-        cost each service a single request. A source that fails, or whose rate limit does not allow
-        a request within `patience` seconds, is listed in `missing`; the remaining sources still
-        answer. Failures of services do not raise exceptions.
+        All queries are sent in the same requests, so that two critics that search at the same
+        time cost each service a single request. A source that fails, or whose rate limit does not
+        allow a request within `patience` seconds, is listed in `missing`; the remaining sources
+        still answer. Service failures do not raise exceptions.
 
         Parameters
         ----------
-        wanted : queries of each search, by its name
-        as_of : leave out records that may have appeared later
+        wanted : queries for each search, by name
+        as_of : date after which records are left out
         """
         named = {name: [self._query(item) for item in asked] for name, asked in wanted.items()}
         key = self._key(named, k, as_of)
@@ -224,7 +225,7 @@ class Literature:
     async def _remote(
         self, wanted: Wanted, patience: float | None
     ) -> tuple[list[Record], list[MissingSource], list[str], set[str], Usage]:
-        """Query all sources at once, merge the records, and add flags from retraction sources."""
+        """Query all sources in parallel, merge the records, and add retraction-source flags."""
         with meter_requests() as usage:
             found, missing, served, over_budget = await self._gather(wanted, patience)
             pool = merge(record for record in found if record.known_by(wanted.as_of))

@@ -1,8 +1,8 @@
-"""Literature services: PubMed, Europe PMC, and those that plugins register.
+"""Literature services: PubMed, Europe PMC, and services registered by plugins.
 
-The entry point group `sage.services` lists functions that take an `Access` and a contact address.
-Each returns a service, which can be searched (`LiteratureSource`) or knows about retractions
-(`RetractionSource`).
+The `sage.services` entry point group lists functions that take an `Access` and a contact
+address. Each returns a service that can be searched (`LiteratureSource`) or provides
+retractions (`RetractionSource`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sage.core.plugins import find_plugins, load_plugin
 
 
 def load_services(access: Access, email: str | None) -> list[Any]:
-    """Load every service registered by a plugin, in order of name."""
+    """Load every service registered by a plugin, in name order."""
     return [
         load_plugin("sage.services", name)(access, email) for name in find_plugins("sage.services")
     ]
@@ -33,5 +33,5 @@ def make_sources(access: Access, email: str | None) -> list[LiteratureSource]:
 
 
 def make_retraction_sources(access: Access, email: str | None) -> list[RetractionSource]:
-    """Create all sources of retraction flags."""
+    """Create all sources that provide retraction flags."""
     return [made for made in load_services(access, email) if isinstance(made, RetractionSource)]

@@ -1,4 +1,4 @@
-"""Normalization of words and phrases, shared by every index and matcher of this package."""
+"""Normalization of words and phrases, shared by every index and matcher in this package."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ _COORDINATED = re.compile(
 
 
 def mentions(text_key: str, phrases: Iterable[str]) -> bool:
-    """Check whether any of `phrases` occurs, in whole words, in a text prepared by `phrase_key`.
+    """Check whether any of `phrases` occurs as whole words in a text prepared by `phrase_key`.
 
-    A phrase inside its own negation does not count: "non-muscle-invasive bladder cancer" is not
-    muscle-invasive bladder cancer, and "recurrence-free survival" is not survival. A phrase that
-    shares its last word with another does count: "mutation or neoantigen burden".
+    A phrase inside its own negation does not count: "non-muscle-invasive bladder cancer" is
+    not muscle-invasive bladder cancer, and "recurrence-free survival" is not survival. A
+    phrase that shares its last word with another does count: "mutation or neoantigen burden".
     """
     return any((key := phrase_key(phrase)) != "  " and _occurs(text_key, key) for phrase in phrases)
 

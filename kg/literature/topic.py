@@ -1,4 +1,4 @@
-"""Topics as sets of concepts with synonyms, and the relevance of papers to them."""
+"""Topics as sets of concepts with synonyms, and the relevance of papers to a topic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SENTENCE = re.compile(r"(?<=[.!?;:])\s+")
 
 
 def parse_topic(topic: str, ontology: Ontology) -> Query:
-    """Parse a topic into concepts that must all occur: names from the ontology, then words.
+    """Parse a topic into concepts that must all occur: ontology names, then words.
 
     Raises
     ------
@@ -57,8 +57,8 @@ def _numbers(name: str) -> tuple[str, ...]:
 def score_relevance(query: Query, record: Record) -> float:
     """Compute the share of the topic's concepts that are named in the title or abstract.
 
-    A concept is named if all words of its name or of a synonym occur in one sentence, in any
-    inflection.
+    A concept is named if all words in its name or in a synonym occur in the same sentence, in
+    any inflection.
     """
     sentences = [set(words(part)) for part in (record.title, *_SENTENCE.split(record.abstract))]
     groups = [[set(words(name)) for name in names] for names in query.groups()]

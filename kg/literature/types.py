@@ -70,11 +70,12 @@ class Query(Strict):
 
 
 class Record(Strict):
-    """A publication as the sources describe it.
+    """A publication as described by the sources.
 
-    `published` is the earliest date in any source (ISO, may be absent); the `year` is known more
-    often. `sources` lists every source that returned the record; `snippets` are findings or
-    matching sentences; `score` is the rank score of the search that returned it, in [0, 1].
+    `published` is the earliest date in any source (ISO, may be absent); the `year` is known
+    more often. `sources` lists every source that returned the record; `snippets` are findings
+    or matching sentences; `score` is the rank score of the search that returned it, in [0,
+    1].
     """
 
     title: Name
@@ -113,7 +114,7 @@ class Record(Strict):
         return [*keys, f"title:{title}"] if len(title) >= SHORTEST_TITLE else keys
 
     def join_fields(self, other: Record) -> dict[str, Any]:
-        """Merge the extra fields of a subclass with those of another record of the same paper."""
+        """Merge a subclass's additional fields with those of another record for the same paper."""
         return {}
 
     @property
@@ -132,7 +133,7 @@ class Record(Strict):
         return f"{mark}{named}{tail}"
 
     def known_by(self, as_of: date | None) -> bool:
-        """Check whether the record had certainly appeared by `as_of`.
+        """Check whether the record had definitely appeared by `as_of`.
 
         A record with only a year counts as published on the last day of that year, and a record
         without a date never counts: a time-travel evaluation may miss a paper, but must not see
@@ -145,7 +146,7 @@ class Record(Strict):
         return self.year is not None and date(self.year, 12, 31) <= as_of
 
     def as_known(self, as_of: date | None) -> Record:
-        """Return the record as known at `as_of`, without a retraction that is known to be later."""
+        """Return the record as known at `as_of`, without a retraction known to be later."""
         later = as_of is not None and self.retracted_on is not None and self.retracted_on > as_of
         if not (self.retracted and later):
             return self
@@ -169,9 +170,10 @@ class MissingSource(Strict):
 class SearchAnswer(Strict):
     """Merged, ranked records, with missing sources and usage.
 
-    `served_by` lists the sources that answered (including "local index"), `local_records` is the
-    number of records in the local index (None if it was not used), `requests` counts HTTP requests
-    (including retries, without cache hits), and `cached` counts answers from the disk.
+    `served_by` lists the sources that answered (including "local index"), `local_records` is
+    the number of records in the local index (None if it was not used), `requests` counts HTTP
+    requests (including retries, without cache hits), and `cached` counts answers from the
+    disk cache.
     """
 
     records: tuple[Record, ...]

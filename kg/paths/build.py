@@ -1,4 +1,4 @@
-"""Conversion of rows of node positions to sentences and to paths with evidence."""
+"""Conversion of node position rows to sentences and to paths with evidence."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Steps:
         return self._edge[at], ~self._backward[at]
 
     def choose_edges(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Choose the (n, m - 1) edges of all steps (-1 if none) and whether each runs forward."""
+        """Choose the (n, m - 1) edges for all steps (-1 if none) and whether each runs forward."""
         there = (rows[:, :-1] >= 0) & (rows[:, 1:] >= 0)
         edges = np.full(there.shape, -1, dtype=np.int64)
         forward = np.ones(there.shape, dtype=np.bool_)
@@ -108,8 +108,9 @@ def build_path(
     Parameters
     ----------
     row : (m,) node positions of the path, -1 at the end of a short path
-    raw : scores of all candidates, without Logic
-    logic : cosine of the path's sentence with the prompt, in [-1, 1]; negative values count as 0
+    raw : scores for all candidates, without Logic
+    logic : cosine of the path's sentence with the prompt, in [-1, 1]; negative values count
+        as 0
     weights : weights of Logic, Relevance, Novelty and Surprise; scaled to sum to 1
     strength : strength as a mechanism, in [0, 1] (`kg.paths.mechanism.strength`)
     noise : strength of the best path on each rewired graph; None if not compared

@@ -123,7 +123,8 @@ def parse_prompt(graph: Graph, prompt: str, embedder: Embedder | None) -> Unders
 
     Parameters
     ----------
-    embedder : matches phrases that do not spell any name; None to match by spelling only
+    embedder : used to match phrases that do not spell any name; None to match only by
+        spelling
     """
     out = Understanding(prompt)
     words = split_words(prompt)
@@ -181,7 +182,7 @@ def _numbers(classes: Sequence[EntityType]) -> set[int]:
 
 
 def _match_spelling(graph: Graph, phrase: str) -> int | None:
-    """Find the node that the phrase spells; "was", "cat" and "max" do not spell gene symbols."""
+    """Find the node whose name the phrase spells; "was", "cat" and "max" are not gene symbols."""
     node = graph.exact(phrase)
     if node is None or not _may_be_a_word(phrase) or TYPES[graph.types[node]] not in _SYMBOLS:
         return node
@@ -248,7 +249,7 @@ def node_vectors(graph: Graph, embedder: Embedder) -> FloatArray | None:
     Raises
     ------
     InputError
-        If the graph contains vectors of another model.
+        If the graph contains vectors from another model.
     """
     check_embedder(graph, embedder)
     if graph.vectors is None and graph.n_nodes <= _ON_THE_SPOT:
@@ -258,7 +259,7 @@ def node_vectors(graph: Graph, embedder: Embedder) -> FloatArray | None:
 
 
 def check_embedder(graph: Graph, embedder: Embedder) -> None:
-    """Raise InputError if the graph has vectors made by a model other than the embedder's."""
+    """Raise InputError if the graph has vectors from a model other than the embedder's."""
     if graph.vectors is None:
         return
     if graph.embedder != embedder.name or graph.vectors.shape[1] != embedder.dimension:

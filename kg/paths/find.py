@@ -28,17 +28,18 @@ from sage.core.seeds import generator
 
 
 class PathOptions(Strict):
-    """Options of a path search; the defaults are those of every run, tool and command.
+    """Path search options; the defaults apply to every run, tool and command.
 
-    `rank`: `mechanism` gives only paths that carry an effect from end to end
-    (`kg.paths.mechanism.carries`), the strongest first; `paper` gives any path and uses the
-    composite of SAGE, equation 1 (alpha Logic, beta Relevance, gamma Novelty, delta Surprise),
-    whose total does not predict which links come true (`COMPOSITE_WARNING`). `hub_cap`: maximum
-    number of neighbors entered from a node, the least connected first (0: all). `diversity`:
-    penalty for full overlap with a path already selected, as a share of the path's value; 0 gives
-    the plain top k. `seed`: determines the order of ties, and which paths are sampled if there are
-    too many. `avoid`: types at which paths may end but through which they may not pass, because
-    they link entities that were only studied in the same way.
+    `rank`: `mechanism` returns only paths that carry an effect from end to end
+    (`kg.paths.mechanism.carries`), strongest first; `paper` returns any path and uses the
+    composite in SAGE, equation 1 (alpha Logic, beta Relevance, gamma Novelty, delta
+    Surprise), whose total does not predict which links come true (`COMPOSITE_WARNING`).
+    `hub_cap`: maximum number of neighbors entered from a node, least connected first (0:
+    all). `diversity`: penalty for full overlap with a path already selected, as a share of
+    the path's value; 0 gives the plain top k. `seed`: determines the order of ties, and which
+    paths are sampled if there are too many. `avoid`: types at which paths may end but through
+    which they may not pass, because they link entities that were only studied in the same
+    way.
     """
 
     k: int = Field(default=PATHS, ge=1, le=1000)
@@ -80,7 +81,7 @@ _SINKS = {EntityType.CLINICAL_ENDPOINT, EntityType.COHORT}
 class _Leg(BaseModel):
     """A search from a source to a set of targets.
 
-    `min_hops` is 1 if the prompt asks for these ends, so that a direct link counts, else 2.
+    `min_hops` is 1 if the prompt specifies these ends, so that a direct link counts, else 2.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -110,7 +111,7 @@ def find_between(
 
     Returns
     -------
-    Ranked paths. If a node is not found or no path exists, there are no paths, and the notes
+    Ranked paths. If a node is not found or no path exists, the result is empty and the notes
     suggest what to do.
 
     Raises
@@ -136,13 +137,13 @@ def find_paths(
 
     Parameters
     ----------
-    domain : text against which Relevance is measured; None for the prompt's setting, or the prompt
-        itself if it has no setting
+    domain : text against which Relevance is measured; None for the prompt's setting, or the
+        prompt itself if it has no setting
     sources, targets : node names to use instead of those in the prompt
 
     Returns
     -------
-    Paths, the strongest mechanism first, or by descending total (`options.rank`). If there are no
+    Paths, strongest mechanism first, or by descending total (`options.rank`). If there are no
     paths, the notes suggest what to do.
 
     Raises
@@ -229,14 +230,14 @@ def _say_nearest(
     embedder: Embedder,
     domain: str | None,
 ) -> None:
-    """Add a note about the best of the paths that are not mechanisms."""
+    """Add a note on the best path that is not a mechanism."""
     single = options.model_copy(update={"k": 1})
     best = _rank_paths(graph, rows, replace(said, notes=[]), single, embedder, domain)
     said.notes.append(f"Nearest: {best[0].account()}")
 
 
 def _neighbors(graph: Graph, node: int) -> str:
-    """Describe the best connected neighbors of a node in a sentence."""
+    """Describe a node's best-connected neighbors in a sentence."""
     indptr, indices = graph.adjacency
     near = indices[indptr[node] : indptr[node + 1]]
     near = near[np.argsort(-graph.degree[near], kind="stable")][:3]
@@ -354,7 +355,7 @@ def _legs(
     end: list[int] | None,
     embedder: Embedder,
 ) -> list[_Leg]:
-    """List the searches to run: between pairs of concepts, or from concepts to classes."""
+    """List the searches to run, between pairs of concepts or from concepts to classes."""
     if start is None and end is not None:
         start = [node for node in said.nodes if node not in end]
     given = start if start is not None else []
@@ -409,7 +410,7 @@ def _to_classes(
 def _closest(
     graph: Graph, said: Understanding, members: NDArray[np.int32], embedder: Embedder
 ) -> list[int]:
-    """Find up to four members of a class that are closest to the prompt in meaning."""
+    """Find up to four class members closest in meaning to the prompt."""
     if not len(members):
         return []
     members = members[np.argsort(-graph.degree[members], kind="stable")][:2000]
@@ -427,7 +428,7 @@ def _closest(
 def _candidates(
     graph: Graph, legs: list[_Leg], options: PathOptions, said: Understanding
 ) -> tuple[Rows, int, bool]:
-    """Find the distinct paths of all searches, their number, and whether the search completed."""
+    """Find the distinct paths from all searches, their number, and whether the search completed."""
     return _search_legs(graph, legs, options, _list_blocked(graph, options, said))
 
 
@@ -480,7 +481,7 @@ def _search(
 
 
 def _vectors(graph: Graph, nodes: NDArray[np.integer], embedder: Embedder) -> NDArray[np.float32]:
-    """Return the (len(nodes), d) vectors of nodes, embedding their names if the graph has none."""
+    """Return the (len(nodes), d) node vectors, embedding the names if the graph has none."""
     if graph.vectors is not None:
         return np.asarray(graph.vectors[nodes])
     return embedder.embed([graph.names[n] for n in nodes.tolist()])
@@ -531,7 +532,7 @@ def _rank_paths(
 
 
 def _tie(rows: Rows, seed: int) -> NDArray[np.int64]:
-    """Return an order to break ties: that of the rows for seed 0, else a seeded shuffle."""
+    """Return a tie-breaking order: the row order for seed 0, else a seeded shuffle."""
     n = len(rows)
     if seed == 0:
         return np.arange(n, dtype=np.int64)

@@ -1,8 +1,8 @@
 """Strength of a path as a mechanism, judged by its relations, inner nodes and overall sign.
 
-A path of associations only shows that entities were studied together. In a mechanism, each step is
-an action of one entity on another, all steps run in the same direction, and the path does not turn
-at hubs.
+A path of associations shows only that entities were studied together. In a mechanism,
+each step is an action of one entity on another, all steps run in the same direction, and
+the path does not turn at hubs.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _SETTING = re.compile(
 
 
 def list_blocked_nodes(graph: GraphArrays, types: tuple[EntityType, ...]) -> NDArray[np.int32]:
-    """List nodes to exclude from the inside of paths: given types, readouts, and named settings.
+    """List nodes to exclude from path interiors: given types, readouts, and named settings.
 
     Settings are excluded because a cancer links everything that was studied in it.
     """
@@ -108,15 +108,15 @@ def strength(
     """Compute the strength of each path as a mechanism, in [0, 1].
 
     The strength is the geometric mean, over steps, of belief times role, multiplied by the
-    geometric mean of the information content of the inner nodes. The latter is -log2(degree / sum
-    of degrees), divided by its largest possible value, so that a hub explains little. Paths that
-    only associate, that turn, or that are long are penalized.
+    geometric mean of the information content of the inner nodes. The latter is -log2(degree /
+    sum of degrees), divided by its largest possible value, so that a hub explains little.
+    Long paths, paths that turn and paths that only associate are penalized.
 
     Parameters
     ----------
     rows : (n, m) node positions, -1 at the end of short rows
-    edges, forward : (n, m - 1) the edge of each step, -1 where there is none, and whether the path
-        walks it in its own direction
+    edges, forward : (n, m - 1) the edge for each step, -1 where there is none, and whether
+        the path traverses it in its own direction
     """
     there = edges >= 0
     steps = np.maximum(there.sum(axis=1), 1)
@@ -145,10 +145,11 @@ def strength(
 
 
 def find_hubs(graph: GraphArrays) -> NDArray[np.bool_]:
-    """Find the nodes that are linked to so many others that they explain nothing alone, (n,).
+    """Find nodes linked to so many others that they explain nothing by themselves, (n,).
 
-    Two nodes whose degrees exceed the structural cutoff sqrt(2 m) of a graph of m links are
-    expected to be linked whatever they are (Boguñá, Pastor-Satorras and Vespignani, 2004).
+    Two nodes whose degrees exceed the structural cutoff sqrt(2 m) in a graph with m links are
+    expected to be linked regardless of their identity (Boguñá, Pastor-Satorras and
+    Vespignani, 2004).
     """
     cutoff = max(_SMALLEST_HUB, float(np.sqrt(graph.degree.sum())))
     return np.asarray(graph.degree > cutoff, dtype=np.bool_)
@@ -170,18 +171,18 @@ def carries(
     """Check whether an effect can propagate along each path, so that it can be a mechanism, (n,).
 
     A direct link always carries an effect. A longer path does if its steps act in the same
-    direction: two causes of one effect do not influence each other, and neither do two effects of
-    one cause. Entities that bind each other are interchangeable. A step that only associates may
-    end the path at something observed in tissue or patients (a disease, an endpoint, a feature). A
-    step that only states a location may end it at a tissue or a feature, but not at a disease,
-    because a level in a disease does not explain either of them. At least one inner node must not
-    be a hub (`find_hubs`).
+    direction: two causes of the same effect do not influence each other, and neither do two
+    effects of the same cause. Entities that bind each other are interchangeable. A step that
+    only associates may end the path at an entity observed in tissue or patients (a disease,
+    an endpoint, a feature). A step that only states a location may end it at a tissue or a
+    feature, but not at a disease, because a level in a disease does not explain either of
+    them. At least one inner node must not be a hub (`find_hubs`).
 
     Parameters
     ----------
     rows : (n, m) node positions, -1 at the end of short rows
-    edges, forward : (n, m - 1) the edge of each step, -1 where there is none, and whether the path
-        walks it in its own direction
+    edges, forward : (n, m - 1) the edge for each step, -1 where there is none, and whether
+        the path traverses it in its own direction
     """
     there = edges >= 0
     role = weigh_relations(graph)
@@ -218,15 +219,16 @@ def mechanism_of(
     Parameters
     ----------
     edges : (s,) the path's edges in order, not empty
-    forward : (s,) whether the path walks each edge in its own direction
+    forward : (s,) whether the path traverses each edge in its own direction
     value : the path's strength in [0, 1], from `strength`
-    noise : strength of the best path on each rewired graph; None if not compared. A direct link is
-        a statement of the literature and is not compared.
+    noise : strength of the best path on each rewired graph; None if not compared. A direct
+        link is a statement in the literature and is not compared.
 
     Returns
     -------
-    `sign` is the product of the steps' polarities; `directed` tells whether every step acts in the
-    same direction; `weakest` is the index of the step with the smallest belief times role.
+    `sign` is the product of the steps' polarities; `directed` indicates whether every step
+    acts in the same direction; `weakest` is the index of the step with the smallest belief
+    times role.
     """
     role = weigh_relations(graph)[edges]
     signs = SIGNS[graph.polarity[edges]].astype(int)

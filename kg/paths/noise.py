@@ -1,4 +1,4 @@
-"""Rewired graphs, against which paths are compared: a path as strong in noise means nothing."""
+"""Rewired graphs for comparison with paths: a path equally strong in noise means nothing."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _CACHED = [name for name, value in vars(GraphArrays).items() if isinstance(value
 
 
 def rewirings(graph: GraphArrays) -> Iterator[GraphArrays]:
-    """Yield `REWIRINGS` copies of the graph with its links swapped at random, always the same ones.
+    """Yield `REWIRINGS` copies of the graph with randomly swapped links, always the same copies.
 
-    Each node keeps its number of neighbors; each link keeps its source, relations and beliefs.
+    Each node keeps its number of neighbors; each link keeps its source, relations and
+    beliefs.
     """
     kept: list[GraphArrays] | None = graph.__dict__.get("_rewired")
     if kept is None:
@@ -39,7 +40,7 @@ def rewirings(graph: GraphArrays) -> Iterator[GraphArrays]:
 
 
 def _rewire(graph: GraphArrays, seed: int) -> GraphArrays:
-    """Swap the targets of pairs of links, all edges between two nodes together."""
+    """Swap the targets of pairs of links, keeping all edges between two nodes together."""
     head, tail = graph.head.astype(np.int64), graph.tail.astype(np.int64)
     low, high = np.minimum(head, tail), np.maximum(head, tail)
     affirmed = np.flatnonzero(~graph.negated & (head != tail))

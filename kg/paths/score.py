@@ -16,7 +16,7 @@ Rows = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Raw:
-    """Raw and normalized scores of all candidates, except Logic."""
+    """Raw and normalized scores for all candidates, except Logic."""
 
     relevance: Floats
     novelty: Floats
@@ -41,7 +41,7 @@ def score_candidates(
     types: NDArray[np.integer],
     n_types: int,
 ) -> Raw:
-    """Compute Relevance, Novelty and Surprise of all candidates (SAGE, B.1.2 to B.1.4).
+    """Compute Relevance, Novelty and Surprise for all candidates (SAGE, B.1.2 to B.1.4).
 
     Parameters
     ----------
@@ -72,15 +72,15 @@ def choose(
     logic_of: Callable[[Sequence[int]], Floats],
     tie: NDArray[np.integer],
 ) -> Choice:
-    """Select k paths by total, less `diversity` times the overlap with those already selected.
+    """Select k paths by total, minus `diversity` times the overlap with paths already selected.
 
-    The overlap of two paths is the share of nodes that the smaller one has in common with the
-    other. Nodes that all candidates share (the ends of the search) do not count; a path that
-    consists only of such nodes does not overlap with any other.
+    The overlap of two paths is the share of nodes that the smaller path has in common with
+    the other. Nodes that all candidates share (the ends of the search) do not count; a path
+    that consists only of such nodes does not overlap with any other.
 
     Parameters
     ----------
-    logic_of : computes the raw Logic (cosines) of given rows
+    logic_of : function that computes the raw Logic (cosines) of given rows
     tie : (n,) order among equal totals
     """
     w = scores.check_weights(weights)
@@ -115,14 +115,14 @@ def choose_strongest(
 ) -> Choice:
     """Select k paths that are strong mechanisms, relevant to the prompt, and diverse.
 
-    The strongest paths are ranked by strength times Logic. Overlap with a path already selected
-    reduces this value by up to the share `diversity`.
+    The strongest paths are ranked by strength times Logic. Overlap with a path already
+    selected reduces this value by at most the share `diversity`.
 
     Parameters
     ----------
     strength : (n,) from `kg.paths.mechanism.strength`
-    logic_of : computes the raw Logic (cosines) of given rows
-    tie : (n,) order among paths of equal value
+    logic_of : function that computes the raw Logic (cosines) of given rows
+    tie : (n,) order among paths with equal value
     """
     some = np.lexsort((tie, -strength))[: _READ * k + 20]
     cosines = logic_of(some.tolist()) if len(some) else np.zeros(0)
@@ -159,7 +159,7 @@ def _distinguishing(rows: Rows) -> NDArray[np.bool_]:
 def _overlap(rows: Rows, counts: NDArray[np.bool_], of: int) -> Floats:
     """Compute each row's share of counted nodes in common with row `of`, (n,).
 
-    The share is relative to the smaller of the two sets of nodes.
+    The share is relative to the smaller of the two node sets.
     """
     own = rows[of][counts[of]]
     shared = (np.isin(rows, own) & counts).sum(axis=1)

@@ -83,7 +83,7 @@ def category_distribution(categories: Ints, n_categories: int) -> Floats:
 
 
 def category_counts(paths: Ints, categories: Ints, n_categories: int) -> Ints:
-    """Count the entities of each path per category, (n, n_categories)."""
+    """Count each path's entities per category, (n, n_categories)."""
     n, m = paths.shape
     counts = np.zeros((n, n_categories), dtype=np.int64)
     rows = np.arange(n)
@@ -101,7 +101,7 @@ def surprise(counts: Ints, background: Floats) -> Floats:
     Parameters
     ----------
     counts : (n_paths, n_categories) number of entities per category; no row is all zeros
-    background : (n_categories,) category distribution over the whole graph, which sums to 1
+    background : (n_categories,) category distribution over the entire graph, which sums to 1
 
     Returns
     -------

@@ -25,11 +25,11 @@ def distance_field(indptr: Any, indices: Any, targets: Any, most: int) -> Any:
     ----------
     indptr, indices : (n + 1,) and (e,) CSR arrays of the simple undirected graph
     targets : (t,) int32 node positions; duplicates are ignored
-    most : number of steps after which the search stops; less than `FAR`
+    most : maximum number of steps in the search; less than `FAR`
 
     Returns
     -------
-    Steps, which are 0 at the targets themselves, and `FAR` at nodes that cannot reach a target
+    Steps, which are 0 at the targets themselves and `FAR` at nodes that cannot reach a target
     within `most` steps.
     """
     n = indptr.shape[0] - 1
@@ -73,11 +73,11 @@ def _walk(
     budget: int,
     out: Any,
 ) -> Any:
-    """Count simple paths of exactly `hops` steps and write an even sample: `share` of every `of`.
+    """Count simple paths with exactly `hops` steps and write an even sample: `share` of every `of`.
 
-    `single` is the only target, or -1. If `limit` < 0, all paths are counted; otherwise, the search
-    stops once that many are written. Returns (count, written, steps); steps > budget means that the
-    search was cut off.
+    `single` is the only target, or -1. If `limit` < 0, all paths are counted; otherwise, the
+    search stops once `limit` paths are written. Returns (count, written, steps); steps >
+    budget means that the search was cut off.
     """
     node = np.empty(hops + 1, dtype=np.int32)
     cursor = np.empty(hops + 1, dtype=np.int64)
@@ -153,8 +153,9 @@ class Searcher:
     targets : (t,) node positions
     blocked : nodes that paths may not use, except as sources
     through : whether a path may pass through a target (useful if the targets form a class)
-    hub_cap : maximum number of neighbors entered from a node, the least connected first; 0 for all
-    budget : maximum number of steps of a search; if exceeded, the result has `complete=False`
+    hub_cap : maximum number of neighbors entered from a node, least connected first; 0 for
+        all
+    budget : maximum number of steps in a search; if exceeded, the result has `complete=False`
     """
 
     def __init__(
@@ -183,7 +184,7 @@ class Searcher:
             self.distance[inside] = FAR
 
     def count(self, source: int, hops: int) -> tuple[int, bool]:
-        """Count the simple paths of exactly `hops` steps, and return whether all were counted."""
+        """Count the simple paths with exactly `hops` steps, and return whether all were counted."""
         nowhere = np.empty((0, 1), dtype=np.int32)
         count, _, steps = self._run(source, hops, (1, 1, 0), -1, nowhere)
         return count, steps <= self._budget

@@ -32,7 +32,7 @@ _ASIDE = frozenset({"readme.md", "license", "license.txt", "license.md", "notice
 
 
 def discover(sources: Sequence[Path]) -> tuple[list[Path], list[SourceReport]]:
-    """Find the files to read under `sources`, sorted, and report those of unknown type.
+    """Find the files to read under `sources`, sorted, and report files of unknown type.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def discover(sources: Sequence[Path]) -> tuple[list[Path], list[SourceReport]]:
 
 
 def read_file(path: Path, options: ReadOptions | None = None) -> SourceResult:
-    """Read the documents of a file and report on it; its content never causes an exception."""
+    """Read a file's documents and report on it; its content never causes an exception."""
     options = options or ReadOptions()
     try:
         size = path.stat().st_size
@@ -118,7 +118,7 @@ def read_file(path: Path, options: ReadOptions | None = None) -> SourceResult:
 
 
 def _limit_documents(result: SourceResult) -> None:
-    """Leave out documents that are too long, truncate long titles, and report the numbers."""
+    """Omit documents that are too long, truncate long titles, and report the counts."""
     whole = [d for d in result.documents if len(d.text) <= LONGEST_TEXT]
     long = [d for d in whole if max(len(d.title), len(d.venue or "")) > LONGEST_TITLE]
     notes = []

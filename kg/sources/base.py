@@ -1,4 +1,4 @@
-"""Options, errors and results of reading files."""
+"""Options, errors and results for reading files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sage.core.models import Strict
 
 READER_VERSION = "8"
 LONGEST_TITLE = 1_000
-"""Maximum characters in a document's title or journal; longer ones are cut and reported."""
+"""Maximum characters in a document's title or journal; longer text is cut and reported."""
 LONGEST_TEXT = 20_000_000
 """Maximum characters in a document's text; longer documents are omitted and reported."""
 MAX_BYTES = 512 * 1024 * 1024
@@ -24,7 +24,7 @@ class SourceError(Exception):
 class ReadOptions(Strict):
     """Options for reading files.
 
-    `ocr`: hand pages without text to an OCR program if installed.
+    `ocr`: send pages without text to an OCR program if installed.
     """
 
     ocr: bool = False
@@ -39,7 +39,7 @@ class ReadOptions(Strict):
 class SourceReport(Strict):
     """Report on a file: `read`, `skipped` or `failed`, and the reason.
 
-    `unread` counts characters whose font does not say what they are, such as ligatures.
+    `unread` counts characters that their font does not map to Unicode, such as ligatures.
     """
 
     path: str
@@ -55,7 +55,7 @@ class SourceReport(Strict):
 
 @dataclass(slots=True)
 class SourceResult:
-    """Documents of a file with its report."""
+    """Documents in a file, with the report on it."""
 
     report: SourceReport
     documents: list[Document] = field(default_factory=list)
@@ -63,12 +63,12 @@ class SourceResult:
 
 
 def sha256_bytes(data: bytes) -> str:
-    """Compute the hex digest of a file's content, the id of a document that is a whole file."""
+    """Compute the hex digest of a file's content, used as the id of a whole-file document."""
     return hashlib.sha256(data).hexdigest()
 
 
 def decode(data: bytes, path: Path) -> str:
-    """Decode a file's text as UTF-8, as UTF-16 if it has a byte order mark, or as Windows-1252.
+    """Decode a file's text as UTF-8, UTF-16 (if it has a byte order mark) or Windows-1252.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Reader of BibTeX with abstracts as exported by reference managers, including LaTeX and HTML."""
+"""Reader for BibTeX with abstracts as exported by reference managers, including LaTeX and HTML."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WORDS = {
 
 
 def plain(value: str) -> str:
-    """Convert a field's value to plain text: compose accents, remove braces and HTML."""
+    """Convert a field's value to plain text by composing accents and removing braces and HTML."""
 
     def accent(match: re.Match[str]) -> str:
         return unicodedata.normalize("NFC", match.group(2) + _MARKS[match.group(1)])
@@ -45,7 +45,7 @@ def plain(value: str) -> str:
 
 
 def entries(text: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the key and raw fields of each entry; keys may repeat, damaged entries are left out."""
+    """Yield each entry's key and raw fields; keys may repeat, damaged entries are left out."""
     from bibtexparser.entrypoint import parse_string
     from bibtexparser.model import DuplicateBlockKeyBlock, Entry
 

@@ -1,4 +1,4 @@
-"""Download of PubMed records for a list of PMIDs and DOIs, as one NBIB file each."""
+"""Download of PubMed records for a list of PMIDs and DOIs, each as an NBIB file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH = 150
 
 @dataclass(slots=True)
 class FetchReport:
-    """PMIDs that were written or already present, and identifiers that PubMed does not have."""
+    """PMIDs that were written or already present, and identifiers missing from PubMed."""
 
     written: list[str] = field(default_factory=list)
     present: list[str] = field(default_factory=list)
@@ -50,15 +50,15 @@ def read_ids(lines: Sequence[str]) -> list[str]:
 def fetch_ids(
     ids: Sequence[str], folder: Path, service: PubMed, policy: Policy | None = None
 ) -> FetchReport:
-    """Write `pmid-<n>.nbib` into `folder` for every identifier that PubMed knows.
+    """Write `pmid-<n>.nbib` to `folder` for every identifier found in PubMed.
 
     Each DOI requires one extra request. A DOI without a unique record is reported as missing.
 
     Raises
     ------
     ServiceError
-        If PubMed cannot be reached or its response is not as documented; files already written are
-        kept.
+        If PubMed cannot be reached or its response is not as documented; files already
+        written are kept.
     """
     folder.mkdir(parents=True, exist_ok=True)
     runner = Runner()

@@ -1,4 +1,4 @@
-"""Normalization of identifiers as people write them; invalid values become None."""
+"""Normalization of identifiers as written by people; invalid values become None."""
 
 from __future__ import annotations
 

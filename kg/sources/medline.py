@@ -1,4 +1,4 @@
-"""Reader of PubMed's NBIB/MEDLINE format, parsed with Biopython."""
+"""Reader for PubMed's NBIB/MEDLINE format, parsed with Biopython."""
 
 from __future__ import annotations
 

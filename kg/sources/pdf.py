@@ -1,7 +1,7 @@
 """PDF reader with three tiers, tried per page depending on measured text quality.
 
-pypdfium2 preserves the order of columns and is fastest; a page whose text is of poor quality is
-read again by pypdf, then by pdfplumber, and the best result is kept.
+pypdfium2 preserves the order of columns and is fastest; a page with poor text quality is
+read again with pypdf, then with pdfplumber, and the best result is kept.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def read_pdf(path: Path, data: bytes, options: ReadOptions) -> SourceResult:
     Raises
     ------
     SourceError
-        If the file is encrypted, malformed, or has no text layer; the message says which.
+        If the file is encrypted, malformed, or has no text layer; the message gives the
+        reason.
     """
     if b"%PDF-" not in data[:1024]:
         raise SourceError("not a PDF (no %PDF header)")
@@ -178,7 +179,7 @@ class _Readers:
         return self._pypdf
 
     def text(self, tier: str, number: int) -> str:
-        """Extract the raw text of a page with one library, passing on its exceptions."""
+        """Extract a page's raw text with a given library, passing on its exceptions."""
         if tier == "pypdfium2":
             if self._pdfium is None:
                 return ""
@@ -197,11 +198,11 @@ class _Readers:
         return _mark_unmapped(text)
 
     def lines(self, number: int) -> PageLines:
-        """Return the lines of a page with their boxes, as read by pdfium."""
+        """Return a page's lines with their boxes, as read by pdfium."""
         return self._read(number)[1]
 
     def _read(self, number: int) -> tuple[str, PageLines]:
-        """Read the text and lines of a page, which pdfium opens once."""
+        """Read a page's text and lines; pdfium opens the page only once."""
         if number in self._pages:
             return self._pages[number]
         page = self._pdfium[number]
@@ -238,7 +239,7 @@ class _Readers:
 
 
 def _mark_unmapped(text: str) -> str:
-    """Replace characters that a font maps to nothing by U+FFFD."""
+    """Replace characters that a font does not map with U+FFFD."""
     return re.sub(r"[\x00\x01\x03-\x08\x0e-\x1f]|\(cid:\d+\)", "\ufffd", text)
 
 

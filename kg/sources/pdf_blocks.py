@@ -1,10 +1,10 @@
 """Layout analysis that separates the running text, in reading order, from all other text.
 
-Lines are given with their boxes. Columns are found from the gutters that the pages of a document
-share; lines that cross a gutter divide a page into bands, and each band is read column by column.
-The following are separated from the running text: lines repeated on many pages (running heads,
-watermarks), rotated text, line and page numbers, margin notes, footnotes, captions, tables, and
-text inside figures.
+Lines are given with their boxes. Columns are found from gutters common to the document's
+pages; lines that cross a gutter divide a page into bands, and each band is read column by
+column. The following are separated from the running text: lines repeated on many pages
+(running heads, watermarks), rotated text, line and page numbers, margin notes, footnotes,
+captions, tables, and text inside figures.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SPAN = 3.0  # points by which a line must pass a gutter to cross it
 class Line:
     """A piece of text on a baseline without wide gaps; in points, with heights growing upward.
 
-    `size` is that of the font as drawn; `angle` is in degrees.
+    `size` is the font size as drawn; `angle` is in degrees.
     """
 
     text: str
@@ -57,7 +57,7 @@ class PageLines:
 
 @dataclass(slots=True)
 class Row:
-    """All text of a column on one baseline; several cells form the row of a table."""
+    """All text in a column on the same baseline; several cells form a table row."""
 
     cells: list[Line]
 
@@ -127,7 +127,7 @@ def _place(line: Line) -> tuple[str, int, int]:
 def _without_repeated(
     pages: Sequence[Sequence[Line]], sizes: Sequence[PageLines]
 ) -> list[list[Line]]:
-    """Remove lines repeated in place on at least three pages and on a third of all pages.
+    """Remove lines repeated in place on at least three pages and at least a third of all pages.
 
     Away from the edges of a page, such lines are removed as watermarks only if they are few.
     """
@@ -160,7 +160,7 @@ def _is_folio(line: Line, page: PageLines) -> bool:
 
 
 def _body_size(lines: Iterable[Line]) -> float:
-    """Find the font size in which most characters are set."""
+    """Find the font size used for most characters."""
     counts: Counter[float] = Counter()
     for line in lines:
         counts[round(line.size * 4) / 4] += len(line.text)
@@ -204,7 +204,7 @@ def _without_margin_notes(pages: Sequence[list[Line]], body: float) -> list[list
 
 
 def _gutters(lines: Sequence[Line], body: float) -> list[tuple[float, float]]:
-    """Find gutters, vertical strips that almost no line crosses, as (left, right) pairs."""
+    """Find gutters, vertical strips crossed by almost no line, as (left, right) pairs."""
     wide = [line for line in lines if len(line.text) > 3]
     if len(wide) < 8:
         return []
@@ -237,10 +237,10 @@ def _column_of(line: Line, gutters: Sequence[tuple[float, float]]) -> int | None
 
 
 def _columns(lines: Sequence[Line], gutters: Sequence[tuple[float, float]]) -> list[list[Row]]:
-    """Divide lines into the rows of each column of each band, in reading order.
+    """Divide lines into the rows for each column in each band, in reading order.
 
-    Lines that cross a gutter form bands of their own; consecutive ones without a line of a column
-    in between form a single band.
+    Lines that cross a gutter form separate bands; consecutive crossing lines without a column
+    line in between form a single band.
     """
     wide = [line for line in lines if _column_of(line, gutters) is None]
     members = {id(line) for line in wide} | {id(end) for end in _short_ends(lines, wide)}
@@ -270,7 +270,7 @@ def _columns(lines: Sequence[Line], gutters: Sequence[tuple[float, float]]) -> l
 
 
 def _short_ends(lines: Sequence[Line], wide: Sequence[Line]) -> Iterator[Line]:
-    """Yield the short last lines of paragraphs that cross a gutter, alone on their baseline."""
+    """Yield short last lines of paragraphs that cross a gutter and are alone on their baseline."""
     for line in lines:
         under = any(
             0 < other.baseline - line.baseline <= 1.75 * other.size
@@ -336,7 +336,7 @@ def _cells(lines: Sequence[Line]) -> list[Line]:
 def _read_column(
     rows: Sequence[Row], body: float, height: float, text: list[str], found: Parts
 ) -> None:
-    """Sort the rows of a column into running text, captions and notes, and drop the rest."""
+    """Sort a column's rows into running text, captions and notes, and drop the rest."""
     notes = _footnotes(rows, body, height)
     if notes:
         found.notes.append("\n".join(row.text for row in notes))

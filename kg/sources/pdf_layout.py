@@ -54,7 +54,7 @@ def _key(line: str) -> str:
 
 
 def _edge(page: Sequence[str]) -> int:
-    """Return how many lines at each end may be header or footer; fewer on a short page."""
+    """Return the number of header or footer lines possible at each end; fewer on a short page."""
     return min(_EDGE, len(page) // 4)
 
 
@@ -85,7 +85,7 @@ def strip_running(pages: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def assemble(pages: Sequence[str]) -> tuple[str, tuple[Section, ...]]:
-    """Assemble the text and sections of a document from the raw text of its pages."""
+    """Assemble a document's text and sections from the raw text of its pages."""
     lines = [[line.strip() for line in clean(page).split("\n") if line.strip()] for page in pages]
     flat = [line for page in strip_running(lines) for line in page]
     flat = _without_references(flat)
@@ -150,7 +150,7 @@ def _without_references(lines: list[str]) -> list[str]:
 
 
 def bibliographic(line: str) -> bool:
-    """Check whether a line looks like part of a reference: start of an entry, a year, or a DOI."""
+    """Check whether a line looks like part of a reference: an entry start, a year, or a DOI."""
     return bool(_ENTRY.match(line) or _CITED.search(line))
 
 
@@ -174,5 +174,5 @@ def _without_entries(lines: list[str]) -> list[str]:
 
 
 def _longest(run: Sequence[int]) -> int:
-    """Return the number of lines of the longest entry in a run."""
+    """Return the number of lines in the longest entry in a run."""
     return max((b - a for a, b in pairwise(run)), default=1)

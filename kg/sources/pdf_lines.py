@@ -1,4 +1,4 @@
-"""Lines of a PDF page with their boxes, measured by character where a line may have a gap."""
+"""Lines on a PDF page with their boxes, measured by character where a line may have a gap."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kg.corpus.textnorm import clean
 from kg.sources.pdf_blocks import GAP, Line
 
 _BREAKS = frozenset((0x02, 0x09, 0x0A, 0x0D))
-"""Control characters that pdfium itself puts into text."""
+"""Control characters that pdfium itself inserts into text."""
 _ODD = re.compile("[\x00\x01\x03-\x08\x0b\x0c\x0e-\x1f\ufffd]")
 _SPACE = re.compile(r"\s+")
 # pdfium marks a word broken at a line end by U+FFFE, and continues in the next line.
@@ -29,10 +29,11 @@ def page_lines(textpage: Any, text: str) -> Iterator[Line]:
 
 
 def page_text(textpage: Any) -> str:
-    """Return every character of a page; U+FFFD stands for those that the font maps to nothing.
+    """Return every character on a page, with U+FFFD for those that the font does not map.
 
-    Where a font without a map yields control characters, its letters are those of other codes too.
-    Characters are read one by one only on such pages, and where some lie outside the basic plane.
+    If a font without a map yields control characters, its letters have other codes as well.
+    Characters are read individually only on such pages, and where some are outside the basic
+    plane.
     """
     import pypdfium2.raw as raw
 
@@ -96,7 +97,7 @@ def _divide_line(text: str, start: int, end: int, broken: str, at: _Characters) 
 
     Parameters
     ----------
-    broken : text to append to the line, which is a hyphen if its last word is broken, else empty
+    broken : text to append to the line: a hyphen if its last word is broken, else empty
     """
     while start < end and text[start].isspace():
         start += 1

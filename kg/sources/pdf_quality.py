@@ -1,8 +1,8 @@
-"""Quality of the text of a page, to detect bad extraction that does not raise an exception.
+"""Quality of a page's text, to detect bad extraction that does not raise an exception.
 
-There are four signs: too few common words (wrong encoding or order of letters), words run together,
-words broken by a hyphen in the middle of a line (two columns read across), and placeholder
-characters.
+There are four signs: too few common words (wrong encoding or order of letters), words run
+together, words broken by a hyphen in the middle of a line (two columns read across), and
+placeholder characters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _COMMON = words(
 class Quality:
     """Number of words on a page, and a score in [0, 1]; a page without words scores 0.
 
-    `unread` counts placeholders and private-use characters, for which no reader knows the letter.
+    `unread` counts placeholders and private-use characters, which no reader can map to a
+    letter.
     """
 
     words: int

@@ -1,4 +1,4 @@
-"""Reader of plain text and Markdown with front matter."""
+"""Reader for plain text and Markdown with front matter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reader of RIS, as reference managers and journals export it."""
+"""Reader for RIS, as exported by reference managers and journals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_ris(path: Path, data: bytes) -> Iterator[Document]:
 
 
 def _records(text: str) -> Iterator[dict[str, str]]:
-    """Yield the fields of each record; the first of a repeated tag counts, lines may continue."""
+    """Yield each record's fields; the first of a repeated tag counts, and lines may continue."""
     fields: dict[str, str] = {}
     tag = ""
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""Reader of JATS/NXML full texts and PubMed XML, without entities, network or document types."""
+"""Reader for JATS/NXML full texts and PubMed XML, without entities, network or document types."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BLOCK = frozenset({"p", "title", "caption", "list-item", "def-item", "td", "th"
 
 
 def read_xml(path: Path, data: bytes) -> Iterator[Document]:
-    """Read the documents of a JATS article or a PubMed record set.
+    """Read the documents in a JATS article or a PubMed record set.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def read_xml(path: Path, data: bytes) -> Iterator[Document]:
 
 
 def read_license(data: bytes) -> str | None:
-    """Read the license of a JATS article: its URL, else its text; None if there is no license.
+    """Read a JATS article's license as its URL, else its text; None if there is no license.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def _flat(element: Any | None) -> str:
 
 
 class _Builder:
-    """Collector of sections of text and their offsets."""
+    """Collector of text sections and their offsets."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []

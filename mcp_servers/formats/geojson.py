@@ -1,4 +1,4 @@
-"""GeoJSON in QuPath's format, and annotations of other programs, in level-0 pixels."""
+"""GeoJSON in QuPath's format, and annotations from other programs, in level-0 pixels."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def feature(
 ) -> dict[str, Any]:
     """Make a QuPath object with closed rings and coordinates rounded to 0.01 px.
 
-    The color is that of the class by default.
+    By default, the object has the color of its class.
     """
     label = classification or polygon.label or None
     properties: dict[str, Any] = {"objectType": kind}
@@ -66,7 +66,7 @@ def feature(
 
 
 def square(x: float, y: float, size: float, label: str = "") -> Polygon:
-    """Return a square with its upper left corner at (x, y), in level-0 pixels."""
+    """Return a square with its upper-left corner at (x, y), in level-0 pixels."""
     ring = np.array([[x, y], [x + size, y], [x + size, y + size], [x, y + size]], dtype=np.float64)
     return Polygon(ring, (), label)
 
@@ -82,7 +82,7 @@ def _close_ring(ring: F64) -> list[list[float]]:
 
 
 def write_geojson(path: Path, features: Iterable[Mapping[str, Any]]) -> int:
-    """Write a FeatureCollection, one feature per line, and return the number of features.
+    """Write a FeatureCollection with a feature per line, and return the number of features.
 
     Features are written as they arrive, so that there can be millions of them.
     """
@@ -99,7 +99,7 @@ def write_geojson(path: Path, features: Iterable[Mapping[str, Any]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Annotated:
-    """An object of a GeoJSON file: its polygons (several for a MultiPolygon) or its points."""
+    """An object in a GeoJSON file: its polygons (several for a MultiPolygon) or its points."""
 
     polygons: tuple[Polygon, ...]
     points: F64
@@ -111,7 +111,7 @@ class Annotated:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Objects of a GeoJSON file, and the number of features left out for each reason."""
+    """Objects in a GeoJSON file, and the number of features left out for each reason."""
 
     path: Path
     objects: tuple[Annotated, ...]
@@ -120,7 +120,7 @@ class Drawing:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on the features left out, and on coordinates of another system than pixels."""
+        """Notes on the features left out, and on coordinates that are not in pixels."""
         name = self.path.name
         notes = []
         if self.skipped:
@@ -137,7 +137,7 @@ class Drawing:
 
 
 class SkippedError(Exception):
-    """A feature is left out; the message is the reason, as a phrase to be counted."""
+    """Raised if a feature is left out; the message is the reason, as a phrase for counting."""
 
 
 _KINDS = {
@@ -148,17 +148,17 @@ _KINDS = {
     "tmacoreobject": "tma_core",
     "pathrootobject": "root",
 }
-"""Names of object types in QuPath 0.2, where they are the IDs of features."""
+"""Names of object types in QuPath 0.2, where they are used as feature IDs."""
 _CLASSES = ("classification", "class", "label", "group", "partofgroup", "layer", "annotationclass")
-"""Properties that give the class of an object, in QuPath and in other programs."""
+"""Properties that contain an object's class, in QuPath and in other programs."""
 
 
 def read_objects(path: Path) -> Drawing:
-    """Read the objects of a GeoJSON file, or of the XML of ASAP, HALO or ImageScope.
+    """Read the objects in a GeoJSON file, or in an XML file from ASAP, HALO or ImageScope.
 
-    Features that are neither areas nor points (lines, empty geometries) or are damaged are left out
-    and counted, and so are non-numeric measurements. Raises `InputError` if the file is not
-    GeoJSON, or none of its features is usable.
+    Features that are neither areas nor points (lines, empty geometries) or are damaged are
+    left out and counted, as are non-numeric measurements. Raises `InputError` if the file is
+    not GeoJSON, or none of its features is usable.
     """
     data = _load(path)
     out: list[Annotated] = []
@@ -204,9 +204,9 @@ def _fold(key: object) -> str:
 
 
 def _label(properties: Mapping[str, Any], kind: str) -> str:
-    """Get the class name: plain text, or as QuPath writes it ("Tumor: Positive").
+    """Return the class name, given as plain text or in QuPath's format ("Tumor: Positive").
 
-    Programs without object types give the class as the name of the object.
+    Programs without object types store the class in the object's name.
     """
     for key in (*_CLASSES, *(() if kind else ("name",))):
         class_ = properties.get(key)
@@ -221,7 +221,7 @@ def _label(properties: Mapping[str, Any], kind: str) -> str:
 
 
 def _measurements(given: Any) -> dict[str, float]:
-    """Read measurements as an object, or as the list of names and values of QuPath before 0.4."""
+    """Read measurements as an object, or as a list of names and values (QuPath before 0.4)."""
     if isinstance(given, list):
         given = {m.get("name"): m.get("value") for m in given if isinstance(m, dict)}
     return {
@@ -265,12 +265,12 @@ def _is_usable(geometry: Any) -> bool:
 
 
 def read_polygons(path: Path) -> tuple[list[Polygon], list[str]]:
-    """Read the polygons of a GeoJSON file, with notes on what is left out.
+    """Read the polygons in a GeoJSON file, with notes on omitted features.
 
     The file may contain a FeatureCollection, a Feature, a geometry or a list of features.
-    MultiPolygons are split, and the classification's name becomes the label. Points and lines are
-    left out because they enclose no area. Raises `InputError` if the file is not GeoJSON or
-    contains no polygon.
+    MultiPolygons are split, and the classification's name becomes the label. Points and lines
+    are left out because they enclose no area. Raises `InputError` if the file is not GeoJSON
+    or contains no polygon.
     """
     drawing = read_objects(path)
     areas = tuple(thing for thing in drawing.objects if thing.polygons)
@@ -300,7 +300,7 @@ def _load(path: Path) -> Any:
 
 
 def _features(data: Any, path: Path) -> list[Any]:
-    """List the features of the file, within the limit on their number."""
+    """List the features in the file, within the limit on their number."""
     items = data if isinstance(data, list) else [data]
     if isinstance(data, dict) and data.get("type") == "FeatureCollection":
         items = data.get("features") or []

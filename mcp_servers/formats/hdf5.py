@@ -17,8 +17,8 @@ from mcp_servers.slides.source import Level
 class Grid:
     """A grid of patches; `patch_size` is in pixels at the target resolution.
 
-    `level` is the stored level at that resolution, as its number and its `Level`, if there is one.
-    CLAM can only read `patch_size` pixels of a stored level.
+    `level` is the number and `Level` of the stored level at that resolution, if it exists.
+    CLAM can only read `patch_size` pixels from a stored level.
     """
 
     name: str
@@ -32,12 +32,12 @@ class Grid:
     level: tuple[int, Level] | None = None
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes of `coords` for Trident, and for CLAM if it can read these patches.
+        """Return the `coords` attributes for Trident, and for CLAM if it can read these patches.
 
-        Trident reads `patch_size_level0` pixels of level 0 and resizes them to `patch_size`; CLAM
-        reads `patch_size` pixels of `patch_level` (`read_region(coord, patch_level, patch_size)`).
-        If no stored level gives both the same tissue, CLAM's `patch_level` is left out, so that its
-        reader stops instead of reading the wrong pixels.
+        Trident reads `patch_size_level0` pixels from level 0 and resizes them to `patch_size`;
+        CLAM reads `patch_size` pixels from `patch_level` with `read_region(coord, patch_level,
+        patch_size)`. If no stored level gives both programs the same tissue, CLAM's `patch_level`
+        is left out, so that its reader stops instead of reading the wrong pixels.
         """
         both = {
             "patch_size": self.patch_size,
@@ -78,7 +78,7 @@ def stored_level(levels: Sequence[Level], patch_size: int, level0: int) -> tuple
 
 
 def write_coords(path: Path, coords: I64, grid: Grid, **columns: AnyArray) -> None:
-    """Write (n, 2) level-0 corners, with any further columns of n values each."""
+    """Write (n, 2) level-0 corners, with any additional columns of n values each."""
     import h5py
 
     with h5py.File(path, "w") as file:

@@ -27,9 +27,9 @@ def write_png(path: Path, image: U8 | BoolArray) -> None:
 def write_png_rows(path: Path, width: int, height: int, parts: Iterable[U8]) -> None:
     """Write a PNG from RGB rows that arrive in parts, without holding the whole image in memory.
 
-    Rows are stored as differences from the row above (filter 2), which suits maps. Raises
-    `ValueError` if the parts do not add up to `height` rows of `width` pixels. The parts are arrays
-    of shape (rows, width, 3) with red, green and blue.
+    Rows are stored as differences from the row above (filter 2), which suits maps. The parts
+    are arrays of shape (rows, width, 3) with red, green and blue. Raises `ValueError` if the
+    parts do not add up to `height` rows of `width` pixels.
     """
     packer, above, seen = zlib.compressobj(4), np.zeros((1, width * 3), np.uint8), 0
     with path.open("wb") as stream:
@@ -63,7 +63,7 @@ def blend_mask(
     image : (height, width, 3)
     mask : two-dimensional, of any size; true for pixels to tint
     color : red, green, blue, 0 to 255
-    opacity : 0 leaves the image, 1 covers it
+    opacity : 0 leaves the image unchanged, 1 covers it
 
     Returns
     -------
@@ -90,10 +90,10 @@ def draw_polygons(
     Parameters
     ----------
     image : (height, width, 3)
-    polygons : level-0 pixels
-    scale : level-0 pixels per pixel of the image
+    polygons : outlines in level-0 pixels
+    scale : level-0 pixels per image pixel
     color : red, green, blue, 0 to 255
-    thickness : of the line, in image pixels
+    thickness : line thickness, in image pixels
 
     Returns
     -------
@@ -116,15 +116,15 @@ def draw_squares(
     labels: Sequence[str],
     opacity: float = 0.35,
 ) -> U8:
-    """Draw filled, outlined squares colored by label (Figure 7 of the paper).
+    """Draw filled, outlined squares colored by label (Figure 7 in the paper).
 
     Parameters
     ----------
     image : (height, width, 3)
-    corners : (n, 2) upper left corners, level-0 pixels
-    size : side, level-0 pixels
-    scale : level-0 pixels per pixel of the image
-    opacity : of the filling, 0 to 1
+    corners : (n, 2) upper-left corners, level-0 pixels
+    size : side length, level-0 pixels
+    scale : level-0 pixels per image pixel
+    opacity : fill opacity, 0 to 1
 
     Returns
     -------

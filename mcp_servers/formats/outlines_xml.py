@@ -1,4 +1,4 @@
-"""Annotations in the XML of ASAP, HALO and ImageScope, as GeoJSON features."""
+"""Annotations in XML from ASAP, HALO and ImageScope, as GeoJSON features."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _ELLIPSES = frozenset(("ellipse", "2"))
 def parse_annotations(text: str, path: Path) -> list[dict[str, Any]]:
     """Convert the annotations to features; raises `InputError` for other XML.
 
-    The class is the group in ASAP and the layer in HALO and ImageScope. Their regions that are
-    negative are holes of the region before them.
+    The class is the group in ASAP and the layer in HALO and ImageScope. Negative regions
+    in HALO and ImageScope are holes in the preceding region.
     """
     from defusedxml import DefusedXmlException, ElementTree
 

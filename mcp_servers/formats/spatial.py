@@ -16,7 +16,7 @@ Elements = dict[str, Any]
 
 
 def make_transformations(mpp: float | None, scale: float = 1.0) -> dict[str, Any]:
-    """Make an element's transformations to both systems; one unit is `scale` level-0 pixels."""
+    """Create an element's transformations to both systems; a unit is `scale` level-0 pixels."""
     from spatialdata.transformations import Identity, Scale
 
     def scale_by(factor: float) -> Any:

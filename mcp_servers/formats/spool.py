@@ -1,4 +1,4 @@
-"""Disk storage for what is too long for memory: rows of a table, and byte tiles of a grid."""
+"""Disk storage for data too large for memory: table rows, and byte tiles in a grid."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Spool:
         self._dropped = np.union1d(self._dropped, numbers)
 
     def chunks(self) -> Iterator[F64]:
-        """Yield all rows in order, in parts; yield one empty part if there are no rows."""
+        """Yield all rows in order, in parts; yield a single empty part if there are no rows."""
         size = self._width * 8
         if not self._count:
             yield np.zeros((0, self._width))
@@ -62,7 +62,7 @@ class Spool:
             yield np.delete(rows, self._dropped[first:last] - start, axis=0)
 
     def column(self, number: int) -> F64:
-        """Read one column of all rows."""
+        """Read a column for all rows."""
         out, seen = np.empty(len(self)), 0
         for rows in self.chunks():
             out[seen : seen + len(rows)] = rows[:, number]
@@ -90,7 +90,7 @@ class TileSpool:
         self._file: BinaryIO | None = None
 
     def __len__(self) -> int:
-        """Return the number of tiles that were ever written to."""
+        """Return the number of tiles that have been written to."""
         return len(self._memory.keys() | self._slots.keys())
 
     def __iter__(self) -> Iterator[Place]:
@@ -117,9 +117,9 @@ class TileSpool:
         return tile
 
     def read(self, place: Place, layer: int, top: int, bottom: int) -> U8 | None:
-        """Return some rows of one layer of a tile, or None if the tile does not exist.
+        """Return some rows from a layer of a tile, or None if the tile does not exist.
 
-        The rows are `top` to `bottom`, excluded, of the tile.
+        The rows run from `top` up to but not including `bottom`.
         """
         tile = self._memory.get(place)
         if tile is not None:
@@ -127,7 +127,7 @@ class TileSpool:
         return self._load_layer(place, layer, top, bottom) if place in self._slots else None
 
     def _load_layer(self, place: Place, layer: int, top: int, bottom: int) -> U8:
-        """Read rows of a layer from the file."""
+        """Read rows from a layer in the file."""
         assert self._file is not None
         layers, side, _ = self._shape
         self._file.seek(((self._slots[place] * layers + layer) * side + top) * side)

@@ -1,4 +1,4 @@
-"""Tools that query a knowledge graph: entities, paths between them, evidence and its papers."""
+"""Tools that query a knowledge graph: entities, paths between them, and evidence with papers."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class SearchInput(Strict):
 
 
 class Entity(NodeView):
-    """A matching node of the graph."""
+    """A matching node in the graph."""
 
     score: float
     how: str
 
 
 class NeighborRow(BaseModel):
-    """A neighbor of the best match. `forward`: the match is the head."""
+    """A neighbor of the best match. `forward` is true if the match is the head."""
 
     id: str
     name: str
@@ -67,7 +67,7 @@ class NeighborRow(BaseModel):
 
 
 class SearchResult(BaseModel):
-    """Matching entities, best first, and the neighbors of the first."""
+    """Matching entities, best first, and the neighbors of the best match."""
 
     nodes: int
     edges: int
@@ -126,9 +126,9 @@ class PathsInput(Strict):
 class PathRow(BaseModel):
     """A path: its sentence, the strength of its mechanism, and its nodes.
 
-    `supported` is false if graphs with the links swapped at random have as strong a path.
-    `understudied` is 1 if no paper is about both ends, and less the more papers are. `scores` are
-    those of the SAGE paper; they do not predict later links.
+    `supported` is false if graphs with randomly swapped links contain an equally strong path.
+    `understudied` is 1 if no paper covers both ends, and decreases with the number of papers.
+    `scores` are those in the SAGE paper; they do not predict later links.
     """
 
     sentence: str
@@ -144,7 +144,7 @@ class PathRow(BaseModel):
 
 
 class PathsResult(BaseModel):
-    """Ranked paths, the concepts of the prompt, and notes on the search."""
+    """Ranked paths, the concepts in the prompt, and notes on the search."""
 
     concepts: list[str]
     unmatched: list[str]
@@ -217,7 +217,7 @@ class EvidenceInput(Strict):
 
 
 class Passage(BaseModel):
-    """A reading of a relation in a text."""
+    """A text's reading of a relation."""
 
     text: str
     paper: str
@@ -291,7 +291,7 @@ def graph_evidence(given: EvidenceInput, context: ToolContext) -> EvidenceResult
 
 
 class ConceptInput(Strict):
-    """A concept, and the last year of the literature to count."""
+    """A concept, and the last year of literature to count."""
 
     graph: GraphPath
     concept: str = Field(min_length=1, max_length=200, description="Name, alias or identifier")
@@ -360,7 +360,7 @@ def graph_concept(given: ConceptInput, context: ToolContext) -> ConceptResult:
 
 
 class CommunitiesInput(Strict):
-    """Resolution of the division, and the number of communities to describe."""
+    """Resolution of the partition, and the number of communities to describe."""
 
     graph: GraphPath
     limit: int = Field(
@@ -375,7 +375,7 @@ class CommunitiesInput(Strict):
 
 
 class CommunityRow(BaseModel):
-    """A community: concepts, size, best supported statements in order, and a summary."""
+    """A community: concepts, size, best-supported statements in order, and a summary."""
 
     number: int
     concepts: list[str]
@@ -447,7 +447,7 @@ def open_graph(path: str, context: ToolContext) -> Graph:
 def load_embedder(graph: Graph, context: ToolContext) -> Embedder:
     """Load a graph's embedding model if the model ships with SAGE.
 
-    A name read from a graph file must not determine which model is downloaded or loaded.
+    The name in a graph file must not determine which model is downloaded or loaded.
     """
     from kg.embedding import embed
 

@@ -20,12 +20,12 @@ from sage.core.errors import FaultError, InputError
 from sage.core.models import Strict
 
 RUN = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
-"""A run's ID, a prefix of an ID, or "last"; never a path."""
+"""A run's ID, an ID prefix, or "last"; never a path."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a command."""
+    """A command's result."""
 
     code: int
     stdout: str
@@ -33,7 +33,7 @@ class Answer:
 
 
 Drive = Callable[[Sequence[str], Callable[[], bool]], Answer]
-"""A function that runs `sage` with these arguments until its second argument returns True."""
+"""Function that runs `sage` with these arguments until its second argument returns True."""
 
 
 RunName = Annotated[
@@ -54,7 +54,7 @@ class StartInput(Strict):
 
 
 class ReviewInput(Strict):
-    """A decision on the hypotheses waiting for review."""
+    """A decision on the hypotheses awaiting review."""
 
     run: RunName
     decision: Literal["approve", "reject", "edit", "another"]
@@ -72,13 +72,13 @@ class ReviewInput(Strict):
 
 
 class StatusInput(Strict):
-    """A run."""
+    """The run whose state is requested."""
 
     run: RunName = "last"
 
 
 class RunResult(BaseModel):
-    """Output of the command. `status` says what the run is waiting for, if anything."""
+    """Output of the command. `status` states what the run is waiting for, if anything."""
 
     run: str | None
     status: str
@@ -86,7 +86,7 @@ class RunResult(BaseModel):
 
 
 def run_tools(drive: Drive) -> list[ToolSpec]:
-    """Build the tools `start_run`, `review_run` and `run_status` from a driver of `sage`."""
+    """Build the `start_run`, `review_run` and `run_status` tools from a driver for `sage`."""
 
     @tool(
         "start_run",
@@ -172,8 +172,8 @@ def _under_roots(cohort: str, context: ToolContext) -> str:
 def parse_json(answer: Answer, allowed: Collection[int] = (0,)) -> dict[str, Any]:
     """Parse the JSON object that a command printed.
 
-    Raises `InputError` if the command refused (exit code 2), and `FaultError` if it ended with
-    another code that is not `allowed` or printed something else.
+    Raises `InputError` if the command refused (exit code 2), and `FaultError` if it ended
+    with another code that is not in `allowed`, or printed anything else.
     """
     if answer.code not in allowed:
         lines = [line for line in answer.stderr.splitlines() if line.strip()]

@@ -1,7 +1,7 @@
-"""Measurements over the slides of a cohort: maps, values, and variables per patient.
+"""Measurements over the slides in a cohort: maps, values, and variables per patient.
 
-Each slide has its own folder with a record, so that an interrupted run can be resumed. The
-variables are written from those records, patient by patient.
+Each slide has its own folder with a record, so that an interrupted run can be resumed.
+The variables are written from those records, patient by patient.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from validation.cohort.cohort import Cohort
 
 Progress = Callable[[str, Outcome, int, int], None]
-"""Callback with the stage ("maps" or "values"), a slide's outcome, slides done, slides in all."""
+"""Callback with stage ("maps" or "values"), a slide's outcome, and slides done and total."""
 
 
 @dataclass
 class Measured:
-    """Output of a run over a cohort."""
+    """Output of a cohort run."""
 
     table: Path
     validity: Path
@@ -43,7 +43,7 @@ class Measured:
     slides: int = 0
     measurements: int = 0
     valid: int = 0
-    """Number of values in the table; other cells are empty, and `validity` gives the reason."""
+    """Number of valid values in the table; other cells are empty, with reasons in `validity`."""
     resumed: int = 0
     failures: dict[str, str] = field(default_factory=dict)
 
@@ -77,7 +77,7 @@ def make_maps(
     on_outcome: Progress,
     tool: str = "slide_maps",
 ) -> tuple[list[Item], list[Outcome]]:
-    """Make maps of slides with a tool; return the maps made and the outcome of every slide.
+    """Make slide maps with a tool; return the maps made and every slide's outcome.
 
     The tool writes `maps/`: `slide_maps`, or `read_findings` for a reader's findings.
     """
@@ -105,7 +105,7 @@ def make_maps(
 
 
 def map_items(folder: Path) -> tuple[list[Item], dict[str, str]]:
-    """List the maps in a folder, each with a unique name, and those that cannot be read.
+    """List the maps in a folder, each with a unique name, and the maps that cannot be read.
 
     Raises `InputError` if there are no maps.
     """
@@ -127,7 +127,7 @@ def map_items(folder: Path) -> tuple[list[Item], dict[str, str]]:
 
 
 def suite_for(items: Sequence[Item], suite: Suite) -> list[Measurement]:
-    """Return the measurements of a suite that apply to the combined contents of these maps."""
+    """Return the measurements in a suite that apply to the combined contents of these maps."""
     return suite_of((held_in(item.path.parent) for item in items), suite)
 
 
@@ -164,13 +164,13 @@ def write_variables(
 ) -> Measured:
     """Write each patient's variables, their provenance, and lines for cohort.toml.
 
-    `measured.csv` contains only numbers: a value that is undefined, or outside the card of the
-    method that made the maps, is missing there. `validity.csv` gives the reason, the number of
-    slides measured and the number that failed.
+    `measured.csv` contains only numbers: a value is missing there if it is undefined or
+    outside the card of the method that made the maps. `validity.csv` gives the reason, the
+    number of slides measured and the number that failed.
 
     Parameters
     ----------
-    outcomes : of the slides that `compute_values` processed
+    outcomes : outcomes of the slides that `compute_values` processed
     failures : patient and reason, by slide, for slides that failed before that step
     known_at : written for every variable; None leaves the choice to the cohort
     """

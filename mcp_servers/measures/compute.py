@@ -1,6 +1,7 @@
 """Computation of measurements on maps: per slide, then per patient.
 
-A quantity that cannot be measured has a reason instead of a value; zero means that none were found.
+A quantity that cannot be measured has a reason instead of a value; zero means that none
+were found.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from sage.core.models import Strict
 LEAST_AREA_MM2 = 0.01
 """Smallest tissue area in which a density is defined."""
 LEAST_TISSUE_MM2 = 0.25
-"""Tissue area of a slide below which TLS and germinal centers are not counted.
+"""Tissue area on a slide below which TLS and germinal centers are not counted.
 
 This is about the area of a tissue microarray core, and a few times that of an aggregate.
 """
@@ -35,10 +36,10 @@ Patterned = nodes.RipleyK | nodes.RipleyL | nodes.PairCorrelation | nodes.ClarkE
 class Value(Strict):
     """A measurement's value on a slide or in a patient.
 
-    `value` is None if undefined; it is not `valid` if it is undefined or a slide is outside the
-    card of the tool that made its maps. `why_not` gives the reason. `numerator` and `denominator`
-    are summed by `pooled`; `area_um2` weights slides; `slides` counts those on which the value is
-    based.
+    `value` is None if undefined; it is not `valid` if it is undefined, or if a slide is
+    outside the card of the tool that made its maps. `why_not` gives the reason. `numerator`
+    and `denominator` are summed by `pooled`; `area_um2` weights slides; `slides` counts those
+    on which the value is based.
     """
 
     value: float | None
@@ -52,7 +53,7 @@ class Value(Strict):
 
 
 def compute(measurement: Measurement, maps: SlideMaps | Prepared) -> Value:
-    """Compute a measurement on a slide; `Prepared` maps make further measurements cheap."""
+    """Compute a measurement on a slide; `Prepared` maps speed up further measurements."""
     slide = maps if isinstance(maps, Prepared) else Prepared(maps)
     expression = measurement.of
     numerator = denominator = None
@@ -81,7 +82,7 @@ def compute(measurement: Measurement, maps: SlideMaps | Prepared) -> Value:
 def of_patient(measurement: Measurement, slides: Sequence[Value]) -> Value:
     """Combine the values of a patient's slides using the measurement's rule.
 
-    Under `pooled`, slides without counts are left out, and under the other rules slides without a
+    The `pooled` rule omits slides without counts, and the other rules omit slides without a
     value; `only` rejects more than one slide.
     """
     kept = [
@@ -161,7 +162,7 @@ def _value(node: Node, slide: Prepared) -> float:
 
 
 def _require_tissue(of: Points, slide: Prepared) -> None:
-    """Refuse to count structures on a sliver of tissue, where finding none means nothing."""
+    """Raise an error for counts on too little tissue, where finding none is uninformative."""
     area = slide.maps.area_um2
     if isinstance(of, Objects) and area is not None and area < LEAST_TISSUE_MM2 * UM2_PER_MM2:
         raise Undefined(f"less than {LEAST_TISSUE_MM2:g} mm² of tissue, too little for {of.plural}")
@@ -313,7 +314,7 @@ def _combine(node: Arithmetic, left: float, right: float) -> float:
 
 
 def _ratio_unit(node: Arithmetic) -> Unit:
-    """Return the unit of a product or quotient of the two sides, without unit conversion."""
+    """Return the unit of a product or quotient of two operands, without unit conversion."""
     left, right = node.left.unit, node.right.unit
     sign = 1 if node.operator == "*" else -1
     return Unit(node.unit.powers, left.scale * right.scale**sign)
@@ -337,7 +338,7 @@ def _counts(
     radius_um: float,
     far_um: float,
 ) -> tuple[I64, float]:
-    """Count neighbors within a radius of each point far from the border.
+    """Count neighbors within a radius of each point that is far from the border.
 
     Also return the density of the neighbors per µm².
     """

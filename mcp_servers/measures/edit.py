@@ -1,4 +1,4 @@
-"""Changes to a slide's maps: cutting to a part, merging of files, and small perturbations.
+"""Changes to a slide's maps: cutting to a part, merging files, and small perturbations.
 
 Robust measurements are insensitive to the perturbations.
 """
@@ -27,7 +27,7 @@ def area_of(rings: Iterable[F64], mpp: float) -> Any:
 
 
 def read_area(path: Path, mpp: float | None) -> tuple[Any, list[str]]:
-    """Read the union, in µm, of the polygons of a GeoJSON file in level-0 pixels, with notes.
+    """Read the union, in µm, of the polygons in a GeoJSON file in level-0 pixels, with notes.
 
     Raises `InputError` if the pixel size is unknown, or the file contains no polygon.
     """
@@ -44,8 +44,9 @@ def read_area(path: Path, mpp: float | None) -> tuple[Any, list[str]]:
 def part_of(maps: SlideMaps, area: Any) -> SlideMaps:
     """Cut a slide's maps to an area, a shapely multipolygon in µm.
 
-    Cells and objects are chosen by center, regions are cut. If the outline of the tissue is
-    unknown, the area is used instead. Raises `InputError` if no tissue is inside the area.
+    Cells and objects are selected by their centers, and regions are cut. If the outline of
+    the tissue is unknown, the area is used instead. Raises `InputError` if no tissue is
+    inside the area.
     """
     window = area if maps.window is None else multipolygon([maps.window.intersection(area)])
     if window.is_empty:
@@ -65,10 +66,10 @@ def part_of(maps: SlideMaps, area: Any) -> SlideMaps:
 
 
 def merge_maps(held: SlideMaps, new: SlideMaps, *, replace: bool = False) -> SlideMaps:
-    """Merge existing and new maps; each part comes from one or the other, never both.
+    """Merge existing and new maps; each part comes from either source, never both.
 
-    With `replace`, the new part is used if both have it. Raises `InputError` if the maps are of
-    different patients, or both have a part and `replace` is false.
+    With `replace`, the new part is used if both have it. Raises `InputError` if the maps are
+    from different patients, or both have a part and `replace` is false.
     """
     if held.patient != new.patient:
         raise InputError(
@@ -117,7 +118,7 @@ def jitter(
 
 
 def drop(maps: SlideMaps, share: float, rng: np.random.Generator) -> SlideMaps:
-    """Drop each cell and object with this probability."""
+    """Drop each cell and object with probability `share`."""
     cells, objects = maps.cells, maps.objects
     if cells is not None:
         cells = cells.take(rng.random(len(cells)) >= share)
@@ -127,9 +128,10 @@ def drop(maps: SlideMaps, share: float, rng: np.random.Generator) -> SlideMaps:
 
 
 def half_of(slides: Sequence[SlideMaps], rng: np.random.Generator) -> list[SlideMaps]:
-    """Keep half of a patient's slides, or half the tissue of each if there are fewer than four.
+    """Keep half of a patient's slides, or half the tissue on each if there are fewer than four.
 
-    Tissue is cut across its longer side into halves of equal area, one of which is drawn at random.
+    Tissue is cut across its longer side into halves of equal area, one of which is drawn at
+    random.
     """
     if len(slides) >= 4:
         chosen = rng.choice(len(slides), (len(slides) + 1) // 2, replace=False)

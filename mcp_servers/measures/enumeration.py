@@ -41,11 +41,11 @@ OF_LOOKS: dict[str, Statistic] = {
     "lymphoid_density": "max",
     "mitosis_like": "max",
 }
-"""Statistics of each of a reader's findings over the regions that it inspected.
+"""Statistics for each of a reader's findings over the regions that it inspected.
 
-They are the typical region, the share of the inspected tissue, and the hottest region. One region
-is enough, because each is measured on many nuclei; values that depend on few regions are left to
-the gate to judge.
+They are the typical region, the share of the inspected tissue, and the hottest region. A
+single region is enough, because each is measured on many nuclei; the gate decides on
+values that depend on few regions.
 """
 
 
@@ -62,11 +62,12 @@ def enumerate_measurements(
     ----------
     objects, regions : kinds of objects and of regions
     columns : shape and stain measures of cells, with their units
-    suite : "standard" uses one radius and margin; "full" uses all, and every pair in regions
+    suite : "standard" uses a single radius and margin; "full" uses all of them, and every
+        pair in regions
 
     Returns
     -------
-    Measurements with unique names; they are pooled over slides if possible, else averaged.
+    Uniquely named measurements, pooled over slides if possible, else averaged.
     """
     looks = [name for name in types if name.startswith(INSPECTED)]
     read = [name for name in objects if name.startswith(READ)]
@@ -115,7 +116,7 @@ def _areas(regions: Sequence[str], suite: Suite) -> list[Area]:
 
 
 def _wide_areas(regions: Sequence[str], suite: Suite) -> list[Area]:
-    """Return the areas in which to measure patterns and neighborhoods; margins are too narrow."""
+    """Return the areas in which to measure patterns and neighborhoods, excluding narrow margins."""
     return [TISSUE, *(Region(name=name) for name in regions if suite == "full")]
 
 
@@ -198,7 +199,7 @@ def _of_columns(
 
 
 def _of_looks(looks: Sequence[str], columns: Mapping[str, str]) -> Iterator[Node]:
-    """Yield a reader's findings over the regions that it inspected."""
+    """Yield measurements of a reader's findings over the regions that it inspected."""
     for name in looks:
         for column, statistic in OF_LOOKS.items():
             if column in columns:
@@ -209,7 +210,7 @@ def _of_looks(looks: Sequence[str], columns: Mapping[str, str]) -> Iterator[Node
 
 
 def _of_read(read: Sequence[str]) -> Iterator[Node]:
-    """Yield the share of the sought objects that a reader found."""
+    """Yield the share of the target objects that a reader found."""
     for name in read:
         yield nodes.Density(of=Objects(type=name))
 

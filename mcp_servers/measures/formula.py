@@ -1,4 +1,4 @@
-"""Parser of measurement formulas, alone or in a file; nothing in a formula is executed."""
+"""Parser for measurement formulas, single or in a file; nothing in a formula is executed."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ M = TypeVar("M", bound=BaseModel)
 def parse(text: str) -> Measurement:
     """Parse a formula such as `mean(density(cells.lymphoid, within=regions.tumor))`.
 
-    Raises `InputError` if a part is not understood or its units do not match; the message names
-    valid choices.
+    Raises `InputError` if a part is not recognized or its units do not match; the message
+    names valid choices.
     """
     if len(text) > LONGEST:
         raise InputError(f"the formula has {len(text)} characters; the maximum is {LONGEST}")
@@ -56,10 +56,10 @@ def parse(text: str) -> Measurement:
 
 
 def read_definitions(path: Path) -> list[Measurement]:
-    """Read measurements from a file with one formula per line, ignoring blank lines and # comments.
+    """Read measurements from a file with a formula per line, ignoring blank lines and # comments.
 
-    Raises `InputError` if a line is not a measurement, two measurements share a name, or the file
-    has none.
+    Raises `InputError` if a line is not a measurement, two measurements share a name, or the
+    file has none.
     """
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -172,7 +172,7 @@ def _argument(tree: ast.expr) -> Any:
 
 
 def _constant(tree: ast.expr) -> Any:
-    """Return a number or a quoted string, or None for anything else."""
+    """Return a number or a quoted string, or None for any other expression."""
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         value = _constant(tree.operand)
         return -value if isinstance(value, float) else None

@@ -1,7 +1,7 @@
-"""Quality gate: which measurements deserve a test, decided before any outcome is seen.
+"""Quality gate: selection of measurements for testing, before any outcome is seen.
 
-Everything here is computed from maps; no outcome can be passed in. A measurement whose stability
-could not be assessed is reported as such, never as stable.
+Everything here is computed from maps; no outcome can be passed in. A measurement whose
+stability could not be assessed is reported as such, never as stable.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ LEAST_PATIENTS = 10
 
 
 class GateLimits(Strict):
-    """Perturbations of the slides, and the required agreement of a measurement.
+    """Perturbations of the slides, and the agreement required of a measurement.
 
-    `icc` is required after jitter and loss (0.75 is good by Koo and Li 2016, J Chiropr Med) and
-    after every shift that was made; `icc_half` is required after removal of half the tissue.
+    `icc` is required after jitter and loss (0.75 is good by Koo and Li 2016, J Chiropr Med)
+    and after every shift that was made; `icc_half` is required after removal of half the
+    tissue.
     """
 
     jitter_um: float = Field(
@@ -65,8 +66,8 @@ class GateLimits(Strict):
 class Agreement(Strict):
     """Agreement before and after: intraclass correlation (absolute agreement) and rank correlation.
 
-    None if fewer than ten patients have both values; no patients if fewer than ten could be
-    perturbed this way, so the question stays open.
+    None if fewer than ten patients have both values. The number of patients is zero if fewer
+    than ten could be perturbed this way, so that stability remains unassessed.
     """
 
     icc: float | None
@@ -96,7 +97,7 @@ class Gated(Strict):
 
 
 class GateReport(Strict):
-    """Results of the gate for all measurements."""
+    """Gate results for all measurements."""
 
     patients: int
     slides: int
@@ -141,17 +142,20 @@ def gate(
     progress: Callable[[str], None] = lambda step: None,
     coded: Callable[[Iterable[SlideMaps]], Iterable[SlideMaps]] = iter,
 ) -> tuple[GateReport, Measured]:
-    """Judge measurements on the slides of the patients used to search for hypotheses.
+    """Assess measurements on slides from the patients used to search for hypotheses.
 
     Parameters
     ----------
-    slides : of discovery patients only, grouped by patient; iterated
-        several times, so that maps can stay on disk (`MapsOnDisk`). Patients reserved for
-        confirmation do not belong here
-    shifted : new maps of the same slides, by what changed ("resolution", "stain", "scanner")
-    known : the cohort's existing variables, each by patient; repetitions are reported
-    seed : for jitter, loss and the choice of halves
-    coded : runs the measurements' programs on original and perturbed slides (`with_values`)
+    slides : slides from discovery patients only, grouped by patient; iterated several times,
+        so that maps can stay on disk (`MapsOnDisk`). Patients reserved for confirmation must
+        not be included
+    shifted : new maps of the same slides, by type of change ("resolution", "stain",
+        "scanner")
+    known : the cohort's existing variables, each by patient; measurements that repeat them
+        are reported
+    seed : seed for jitter, loss and the choice of halves
+    coded : function that runs the measurements' programs on original and perturbed slides
+        (`with_values`)
 
     Returns
     -------
@@ -207,8 +211,8 @@ def write_gate(report: GateReport, folder: Path) -> None:
 def icc(first: F64, second: F64) -> float | None:
     """Compute the intraclass correlation ICC(A,1) of two values per subject.
 
-    This is the two-way, absolute-agreement form, ICC(2,1) of Shrout and Fleiss 1979 (Psychol Bull).
-    Return None if the values do not vary.
+    This is the two-way, absolute-agreement form, ICC(2,1) in Shrout and Fleiss 1979 (Psychol
+    Bull). Return None if the values do not vary.
     """
     table = np.column_stack([first, second])
     count = len(table)
@@ -222,7 +226,7 @@ def icc(first: F64, second: F64) -> float | None:
 
 
 def spearman(first: F64, second: F64) -> float | None:
-    """Compute the rank correlation of finite pairs; None if too few or if either is constant."""
+    """Compute the rank correlation of finite pairs; None if too few, or if either is constant."""
     from scipy.stats import rankdata
 
     both = np.isfinite(first) & np.isfinite(second)
@@ -328,7 +332,7 @@ def _judge(
 
 
 def _drop_repeats(judged: list[Gated], measured: Measured, limits: GateLimits) -> list[Gated]:
-    """Keep one measurement per cluster of correlated measurements: the most central one.
+    """Keep the most central measurement from each cluster of correlated measurements.
 
     Clusters are found by complete linkage, so that any two members correlate above the limit.
     """
@@ -357,7 +361,7 @@ def _drop_repeats(judged: list[Gated], measured: Measured, limits: GateLimits) -
 def rank_correlations(table: F64) -> F64:
     """Compute Spearman correlations between columns over the rows where both are defined.
 
-    Return an (m, m) array, with 0 for pairs that have no correlation.
+    Return an (m, m) array, with 0 for pairs without a defined correlation.
     """
     import pandas as pd
 
@@ -382,7 +386,7 @@ def _cluster(closeness: F64, limit: float) -> I64:
 def _compare(
     gated: Gated, measured: Measured, known: Mapping[str, Mapping[str, float]], limits: GateLimits
 ) -> Gated:
-    """Record which of the cohort's variables a measurement repeats."""
+    """Record which cohort variables a measurement repeats."""
     place = [measurement.name for measurement in measured.measurements].index(gated.name)
     for key, values in known.items():
         other = np.array([values.get(patient, np.nan) for patient in measured.patients])

@@ -1,4 +1,4 @@
-"""Values on a grid over a slide's tissue: cell density or share of a cell type."""
+"""Values on a grid over a slide's tissue: cell density or the share of a cell type."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from sage.core.errors import InputError
 SIDES_UM = (50.0, 100.0, 200.0, 250.0, 500.0, 1000.0, 2000.0, 5000.0)
 MOST_SQUARES = 12_000
 FEW = 10
-"""Minimum number of cells in a square for a share."""
+"""Minimum number of cells in a square for computing a share."""
 
 Quantity = Literal["density", "share"]
 
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """Values of the squares of a grid.
+    """Values for the squares of a grid.
 
     Parameters
     ----------
-    corners : (n, 2) upper left corners in µm
+    corners : (n, 2) upper-left corners in µm
     values : (n,), NaN where a square contains too few cells
-    side_um : side of the squares
-    unit : of the values; "1" for a share
+    side_um : side length of the squares
+    unit : unit of the values; "1" for a share
     """
 
     corners: F64
@@ -50,9 +50,9 @@ def heat(maps: SlideMaps, quantity: Quantity, kind: str = "", side_um: float | N
     Parameters
     ----------
     maps : maps with cells; a density also requires the tissue outline
-    quantity : what each square shows
+    quantity : quantity shown in each square
     kind : a cell type; empty for all cells, which is valid only for a density
-    side_um : side of the squares in µm; by default, chosen by the size of the tissue
+    side_um : side length of the squares in µm; by default, chosen by the size of the tissue
     """
     cells = maps.cells
     if cells is None or not len(cells):

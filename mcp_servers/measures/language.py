@@ -1,12 +1,13 @@
-"""Language of measurements: typed expressions with units over the maps of a slide.
+"""Measurement language: typed expressions with units over a slide's maps.
 
-An expression measures a slide, and a rule combines a patient's slides into one value. A measurement
-is printed both as a formula, which can be parsed again, and as an English sentence:
+An expression measures a slide, and a rule combines a patient's slides into a single
+value. A measurement is printed both as a formula, which can be parsed again, and as an
+English sentence:
 
     mean(nearest(cells.b_cell, cells.neoplastic, median, within=regions.stroma))
 
-Distances are in µm, and the name of a length argument says so. `within` defaults to the tissue. A
-statistic over fewer than `at_least` points is undefined.
+Distances are in µm, as the name of each length argument indicates. `within` defaults to
+the tissue. A statistic over fewer than `at_least` points is undefined.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ LONGEST_NAME = 100
 
 
 class Code(Node):
-    """Value that a program computes in the sandbox.
+    """Value computed by a program in the sandbox.
 
     `program` is the SHA-256 of its text: a different text is a different measurement.
     """
@@ -94,7 +95,7 @@ class Log2(Node):
 
 
 class Arithmetic(Node):
-    """Two expressions, added, subtracted, multiplied or divided."""
+    """Two expressions that are added, subtracted, multiplied or divided."""
 
     kind: Literal["arithmetic"] = "arithmetic"
     left: Expression
@@ -153,7 +154,7 @@ Arithmetic.model_rebuild()
 
 
 class Measurement(Strict):
-    """An expression, and the rule by which a patient's slides become a value."""
+    """An expression, and the rule for combining a patient's slides into a value."""
 
     rule: Rule
     of: Expression
@@ -177,12 +178,12 @@ class Measurement(Strict):
 
     @property
     def formula(self) -> str:
-        """Formula text that `mcp_servers.measures.formula.parse` reads."""
+        """Formula text that `mcp_servers.measures.formula.parse` can read."""
         return f"{self.rule}({self.of.formula})"
 
     @property
     def sentence(self) -> str:
-        """Description of the measurement for a pathologist, in a sentence."""
+        """One-sentence description of the measurement for a pathologist."""
         phrase = self.of.words
         return f"{phrase[0].upper()}{phrase[1:]}, {RULES[self.rule]}."
 
@@ -205,7 +206,7 @@ class Measurement(Strict):
 
     @property
     def name(self) -> str:
-        """Name of letters, digits and underscores, determined by the formula."""
+        """Name consisting of letters, digits and underscores, determined by the formula."""
         text = self.formula
         for sign, word in ((" / ", " over "), (" - ", " minus "), (" + ", " plus ")):
             text = text.replace(sign, word)
@@ -219,7 +220,7 @@ class Measurement(Strict):
 
 
 def poolable(expression: Node) -> bool:
-    """Check whether numerators and denominators of slides can be summed before dividing."""
+    """Check whether the slides' numerators and denominators can be summed before dividing."""
     if isinstance(expression, Arithmetic):
         sides = (expression.left, expression.right)
         return expression.operator == "/" and all(_additive(side) for side in sides)
@@ -238,7 +239,7 @@ def _in_parentheses(expression: Node) -> str:
 
 
 def _is_plain(expression: Node) -> bool:
-    """Check whether the letters and digits of an expression's formula identify it."""
+    """Check whether an expression's formula is identified by its letters and digits only."""
     return not isinstance(expression, Arithmetic | Log2) and not re.search(
         r"\d\.\d|e[+-]\d", expression.formula
     )

@@ -1,11 +1,12 @@
 """Typed maps of a slide: cells, objects and regions within the tissue, in µm.
 
-A map that is None was not made; a map without entries means that nothing of its types was found.
-The difference matters: the first leaves a measurement undefined, the second makes counts zero.
+A map that is None was not made; a map without entries means that none of its types were
+found. The difference matters: the former leaves a measurement undefined, the latter makes
+counts zero.
 
-On disk, a slide is a folder: `maps.json` (names, units, counts and the hash of every other file),
-`cells.parquet`, `objects.geojson`, `regions.geojson`, `window.geojson`. Coordinates are in µm from
-the slide's corner, x to the right, y down.
+On disk, a slide is a folder: `maps.json` (names, units, counts and the hash of every
+other file), `cells.parquet`, `objects.geojson`, `regions.geojson`, `window.geojson`.
+Coordinates are in µm from the slide's corner, x to the right, y down.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from sage.core.seeds import generator
 
 MANIFEST = "maps.json"
 FARTHEST_UM = 1e6
-"""Coordinates beyond this are treated as errors."""
+"""Maximum coordinate, in µm; anything beyond it is treated as an error."""
 FORMAT = 1
 
 
@@ -50,7 +51,7 @@ Name = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One number per cell, with its unit ("µm", "µm²", "OD", or "1" for a pure number)."""
+    """A number per cell, with its unit ("µm", "µm²", "OD", or "1" for a pure number)."""
 
     values: F64
     unit: str
@@ -58,7 +59,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class CellMap:
-    """Cells of a slide.
+    """Cells on a slide.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ class CellMap:
     types : the types that were analyzed, including those without cells
     codes : (n,) index of each cell's type in `types`, -1 if it has none of them
     probabilities : (n, types), if the detector provides them
-    columns : shape and stain measures of each cell, NaN if unknown
+    columns : shape and stain measures for each cell, NaN if unknown
     """
 
     x_um: F64
@@ -97,7 +98,7 @@ class CellMap:
         return np.column_stack([self.x_um, self.y_um])
 
     def of_type(self, name: str) -> BoolArray:
-        """Return an (n,) mask of the cells of a type, which must have been looked for."""
+        """Return an (n,) mask of the cells of a given type, which must have been analyzed."""
         return np.asarray(self.codes == self.types.index(name))
 
     def take(self, chosen: AnyArray) -> CellMap:
@@ -114,12 +115,12 @@ class CellMap:
 
 @dataclass(frozen=True, slots=True)
 class ShapeMap:
-    """Objects (TLS, germinal centers) or regions (tumor, stroma) of a slide.
+    """Objects (TLS, germinal centers) or regions (tumor, stroma) on a slide.
 
     Parameters
     ----------
-    shapes : (n,) shapely polygons or multipolygons in µm; points for objects whose outline was not
-    given
+    shapes : (n,) shapely polygons or multipolygons in µm; points for objects without an
+        outline
     kinds : the kinds that were analyzed, including those without shapes
     codes : (n,) index of each shape's kind in `kinds`
     """
@@ -147,7 +148,7 @@ class ShapeMap:
         return replace(self, shapes=self.shapes[chosen], codes=self.codes[chosen])
 
     def of_kind(self, name: str) -> AnyArray:
-        """Return the shapes of a kind, which must be one that was looked for."""
+        """Return the shapes of a given kind, which must have been analyzed."""
         return np.asarray(self.shapes[self.codes == self.kinds.index(name)], dtype=object)
 
 
@@ -177,13 +178,13 @@ class SlideMaps:
     Parameters
     ----------
     window : shapely multipolygon of the analyzed tissue, in µm; None if unknown
-    mpp : µm per pixel of the slide from which the maps were made
+    mpp : µm per pixel in the slide from which the maps were made
     provenance : the tool that made each map ("cells": "nuclei 2.0.0")
-    outside_card : why the slide is outside the validity card of the tool that made the maps; values
-        on it are computed and marked as not valid
-    withheld : by name, why a type of cells or a kind of objects was not analyzed
-    coded : results of programs on exactly these maps, by program hash: a number, or the reason
-        that there is none; never stored on disk
+    outside_card : reason why the slide is outside the validity card of the tool that made the
+        maps; its values are computed and marked as not valid
+    withheld : reasons why a cell type or object kind was not analyzed, by name
+    coded : results of programs on exactly these maps, by program hash: a number, or the
+        reason that there is none; never stored on disk
     """
 
     slide: str
@@ -245,7 +246,7 @@ class Held(Strict):
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Types of cells that were looked for."""
+        """Types of cells that were analyzed."""
         return () if self.cells is None else self.cells.types
 
     @property
@@ -270,7 +271,7 @@ def shape_map(
 ) -> M:
     """Build a map of shapes from the name of each shape's kind.
 
-    `kinds` are further kinds that were looked for, even if not found.
+    `kinds` are additional kinds that were analyzed, even if not found.
     """
     known = tuple(dict.fromkeys([*kinds, *names]))
     codes = np.array([known.index(name) for name in names], dtype=np.int64)
@@ -282,7 +283,8 @@ def shape_map(
 def write_maps(maps: SlideMaps, folder: Path) -> Path:
     """Write a slide's maps as a folder; the manifest, written last, marks it as complete.
 
-    Raises `InputError` if a name is not made of lower-case letters, digits and underscores.
+    Raises `InputError` if a name contains anything but lower-case letters, digits and
+    underscores.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
@@ -319,7 +321,7 @@ def write_maps(maps: SlideMaps, folder: Path) -> Path:
 
 
 def read_maps(folder: Path) -> SlideMaps:
-    """Read the maps that `write_maps` wrote.
+    """Read maps written by `write_maps`.
 
     Raises `InputError` if the folder is incomplete, or a file differs from the manifest.
     """
@@ -349,15 +351,15 @@ def read_maps(folder: Path) -> SlideMaps:
 
 
 def name_folder(slide: str) -> str:
-    """Return a folder name for a slide, replacing all but letters, digits and "._-"."""
+    """Return a folder name for a slide, replacing everything but letters, digits and "._-"."""
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in slide).lstrip(".")
     return name or "slide"
 
 
 def list_maps(root: Path) -> list[Path]:
-    """Find the folders of maps below a folder, at any depth, in order of name.
+    """Find the map folders below a folder, at any depth, in name order.
 
-    Raises `InputError` if there is none.
+    Raises `InputError` if there are none.
     """
     found = sorted(path.parent for path in root.rglob(MANIFEST))
     if not found:
@@ -366,7 +368,7 @@ def list_maps(root: Path) -> list[Path]:
 
 
 def held_in(folder: Path) -> Held:
-    """Read the contents of a slide's maps from their manifest alone.
+    """Read the contents of a slide's maps from the manifest only.
 
     Raises `InputError` if the folder has no readable manifest.
     """
@@ -533,7 +535,7 @@ class MapsOnDisk:
         self._named = sorted(named, key=lambda pair: (pair[0].patient, pair[0].slide, pair[1]))
 
     def spread(self, count: int, seed: int) -> list[SlideMaps]:
-        """Read the maps of `count` slides, one drawn at random from each of `count` parts."""
+        """Read the maps for `count` slides, drawn at random from `count` parts, one from each."""
         ends = np.linspace(0, len(self._named), min(count, len(self._named)) + 1).astype(int)
         draw = generator(seed)
         chosen = [int(draw.integers(low, high)) for low, high in pairwise(ends.tolist())]

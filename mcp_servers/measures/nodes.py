@@ -1,4 +1,4 @@
-"""Measures of the language: amounts of cells, objects and tissue, and their arrangement."""
+"""Measures in the language: amounts of cells, objects and tissue, and their arrangement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sage.core.models import Strict
 Statistic = Literal["mean", "median", "sd", "cv", "p10", "p90", "max", "total"]
 Distance = Literal["mean", "median", "p10", "p90"]
 Window = Annotated[float, Field(ge=10, le=10_000, allow_inf_nan=False)]
-"""Side in µm of a counting window; one smaller than a cell contains at most one cell."""
+"""Side length in µm of a counting window; below cell size it contains at most one cell."""
 Radius = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
 PER_MM2 = read_unit("1/mm²")
 MM2 = read_unit("mm²")
@@ -44,7 +44,7 @@ STATISTICS: dict[str, str] = {
 
 
 class Node(Strict):
-    """A part of an expression. `poolable`: numerators and denominators of slides can be summed."""
+    """A part of an expression. `poolable` means that slides' numerators and denominators add up."""
 
     poolable: ClassVar[bool] = False
     additive: ClassVar[bool] = False
@@ -158,7 +158,7 @@ class Share(Enough):
 
 
 class Ratio(Enough):
-    """Number of points of a kind per point of another."""
+    """Number of points of one kind per point of another kind."""
 
     poolable: ClassVar[bool] = True
     phrase: ClassVar[str] = "the number of {of.plural} for each {to.singular} {node.where}"
@@ -168,7 +168,7 @@ class Ratio(Enough):
 
 
 class CellColumn(Enough):
-    """A statistic over cells of a column such as the area of nuclei."""
+    """A statistic of a column, such as nuclear area, over cells."""
 
     phrase: ClassVar[str] = "the {statistic} {node.title} of {of.plural} {node.where}"
     kind: Literal["cell"] = "cell"
@@ -188,7 +188,7 @@ class CellColumn(Enough):
 
 
 class ObjectSize(Enough):
-    """A statistic over the areas of objects."""
+    """A statistic of object areas."""
 
     phrase: ClassVar[str] = "the {statistic} area of {of.plural} {node.where}"
     kind: Literal["size"] = "size"
@@ -205,7 +205,7 @@ AMOUNTS = (Count, Size, Density, Share, Ratio, CellColumn, ObjectSize)
 
 
 class Nearest(Enough):
-    """The distance from points to the nearest of another kind (or the nearest other of the same).
+    """The distance from points to the nearest point of another kind, or of the same kind.
 
     The distance to objects is measured to their outlines if these are known, 0 inside.
     """
@@ -232,7 +232,7 @@ class ToRegion(Enough):
 
 
 class ShareNear(Enough):
-    """The share of points with another kind within a radius."""
+    """The share of points that have another kind within a radius."""
 
     poolable: ClassVar[bool] = True
     phrase: ClassVar[str] = (
@@ -264,7 +264,7 @@ class Neighbors(Enough):
 
 
 class NeighborShare(Enough):
-    """The share of a type among the cells around a cell, averaged over cells with neighbors."""
+    """The mean share of a type among the cells around a cell, over cells with neighbors."""
 
     phrase: ClassVar[str] = (
         "the mean share of {to.plural} among the cells within {radius_um:g} µm of"
@@ -334,7 +334,7 @@ class PairCorrelation(_Pattern):
 
 
 class ClarkEvans(Enough):
-    """Mean distance to the nearest of the same kind over that under randomness.
+    """Mean distance to the nearest point of the same kind, relative to that under randomness.
 
     Points within `guard_um` of the border count only as neighbors.
     """
@@ -349,7 +349,7 @@ class ClarkEvans(Enough):
 
 
 class CrossG(Enough):
-    """The share of points with another kind within a radius, of those farther from the border."""
+    """The share of points with another kind within a radius, for points farther from the border."""
 
     phrase: ClassVar[str] = (
         "the probability that {of.any} {node.where} has {to.any} within {radius_um:g} µm"
@@ -430,4 +430,4 @@ ARRANGEMENTS = (
     *(Nearest, ToRegion, ShareNear, Neighbors, NeighborShare, NeighborEntropy, RipleyK, RipleyL),
     *(PairCorrelation, ClarkEvans, CrossG, Gradient, HotSpot, HotWindow, Heterogeneity),
 )
-"""Measures of where cells and objects are located, rather than how many there are."""
+"""Measures of the location, rather than the number, of cells and objects."""

@@ -1,4 +1,4 @@
-"""The `measure_cohort` tool, which measures a whole cohort through `sage slides measure`."""
+"""The `measure_cohort` tool, which measures an entire cohort through `sage slides measure`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mcp_servers.workers.cohort import find_slides
 from sage.core.errors import InputError
 
 EVERY_SECONDS = 1.0
-"""Seconds between checks of how many slides are done."""
+"""Seconds between checks of the number of slides done."""
 LISTED = 300
 ROWS = ".rows"
 """Folder for patient-level rows, which tools can read but clients cannot."""
@@ -55,7 +55,7 @@ class MeasureCohortInput(Given):
 
 
 class MeasuredVariable(BaseModel):
-    """A measurement as a variable of the cohort."""
+    """A measurement as a cohort variable."""
 
     key: str = Field(description="Name of the variable in logrank, cox ... with `tables` = [table]")
     sentence: str
@@ -63,7 +63,7 @@ class MeasuredVariable(BaseModel):
 
 
 class MeasureCohortResult(BaseModel):
-    """Tables of the cohort, and the failures."""
+    """The cohort's tables, and the failures."""
 
     table: OutputName = Field(
         description="Pass this in `tables` to the oncology tools; it contains rows of patients, "
@@ -84,7 +84,7 @@ class MeasureCohortResult(BaseModel):
 
 
 def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
-    """Build `measure_cohort` from a driver of `sage`; finished slides go to the cache."""
+    """Build `measure_cohort` from a driver for `sage`; finished slides go to the cache."""
 
     @tool(
         "measure_cohort",
@@ -164,7 +164,7 @@ def _count(source: Path, given: MeasureCohortInput) -> int:
 
 
 def _watch(out: Path, total: int, context: ToolContext) -> Callable[[], bool]:
-    """Report progress from the records written; return True if the caller gave up."""
+    """Report progress from the written records; return True if the caller cancelled."""
     last = [0.0]
 
     def stop() -> bool:

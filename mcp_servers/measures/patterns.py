@@ -48,12 +48,12 @@ def distances_to(region: Any, points: F64) -> F64:
 
 
 def ripley_k(counts: I64, density: float) -> float:
-    """Compute border-corrected Ripley's K: the mean number of further points over the density.
+    """Compute border-corrected Ripley's K: the mean number of other points over the density.
 
     Parameters
     ----------
     counts : (m,) other points within the radius of each point far enough from the border
-    density : points per µm² of the whole window
+    density : points per µm² over the whole window
 
     Returns
     -------
@@ -65,11 +65,12 @@ def ripley_k(counts: I64, density: float) -> float:
 def pair_correlation(
     within_outer: I64, within_inner: I64, density: float, radius_um: float, halfwidth_um: float
 ) -> float:
-    """Compute pairs in the ring radius ± half width over those expected under randomness.
+    """Compute the number of pairs in the ring radius ± half width relative to randomness.
 
     Parameters
     ----------
-    within_outer, within_inner : (m,) points within radius + half width, and radius - half width
+    within_outer, within_inner : (m,) points within radius + half width, and radius - half
+        width
     density : points per µm²
     """
     ring = 4 * np.pi * radius_um * halfwidth_um
@@ -105,10 +106,10 @@ def kernel_maximum(points: F64, bandwidth_um: float) -> float:
 
 
 def densest_window(points: F64, side_um: float) -> float:
-    """Find the highest count in a square of this side, per µm².
+    """Find the highest count in a square with this side length, per µm².
 
-    Squares start every half side. Raises `ValueError` if the points span more squares than fit in
-    memory.
+    Squares start every half side. Raises `ValueError` if the points span more squares than
+    fit in memory.
     """
     counts = count_bins(points, side_um / 2, margin=1)
     blocks = counts[:-1, :-1] + counts[1:, :-1] + counts[:-1, 1:] + counts[1:, 1:]

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 COLORS = ("#b2182b", "#2166ac", "#1b7837", "#e08214", "#762a83", "#35978f", "#8c510a", "#c51b7d")
 QUIET = "#bdbdbd"
 FIELD_UM, WIDE_FIELD_UM = 1500.0, 12_000.0
-"""Longest side of the field drawn for a slide with cells, and for a slide with objects only."""
+"""Longest side of the drawn field for slides with cells, and for slides with objects only."""
 MOST_POINTS = 40_000
 
 
 def draw_fields(
     measurement: Measurement, slides: list[tuple[str, SlideMaps]], path: Path
 ) -> tuple[str, ...]:
-    """Draw a field of each slide at the same scale under its title; return what was drawn.
+    """Draw a field from each slide at the same scale under its title; return its contents.
 
-    The field is where most of the measured objects are. Cells and objects in the measurement are in
-    color, and other cells are gray.
+    The field is where most of the measured objects are. Cells and objects in the measurement
+    are in color, and other cells are gray.
     """
     from matplotlib.figure import Figure
 
@@ -68,7 +68,7 @@ def densest_field(measurement: Measurement, maps: SlideMaps) -> tuple[float, flo
 
 
 def list_operands(measurement: Measurement) -> list[Points | str]:
-    """List the points and regions that an expression names, in order."""
+    """List the points and regions named in an expression, in order."""
     found: list[Any] = []
     for part in measurement.of.parts():
         for value in (getattr(part, name, None) for name in type(part).model_fields):

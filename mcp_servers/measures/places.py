@@ -1,4 +1,4 @@
-"""Things that are counted (cells, objects), the areas that contain them, and their names."""
+"""Countable entities (cells, objects), the areas that contain them, and their names."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ CELLS = {
 PLURALS = {"cell of another type": "cells of other types"}
 OBJECTS = {"tls": "tertiary lymphoid structure", "germinal_center": "germinal center"}
 INSPECTED = "inspected_"
-"""Prefix of a cell type for a reader's looks: "inspected_tumor" are regions inspected for tumor."""
+"""Prefix of a cell type for inspected regions: "inspected_tumor" were inspected for tumor."""
 READ = "read_"
-"""Prefix of an object kind for what a reader found: "read_tls"."""
+"""Prefix of an object kind found by a reader: "read_tls"."""
 REGIONS = {
     "tumor": "the tumor",
     "stroma": "the stroma",
@@ -72,7 +72,7 @@ def number(value: float) -> str:
 
 
 class Counted(Strict):
-    """Cells or objects of a type, or of all types; named "B cell" and "cells.b_cell"."""
+    """Cells or objects of a given type, or of all types; named "B cell" and "cells.b_cell"."""
 
     source: str
     type: Name | None
@@ -89,7 +89,7 @@ class Counted(Strict):
 
     @property
     def any(self) -> str:
-        """Singular with its article; initialisms are not recognized."""
+        """Singular with its indefinite article; initialisms are not recognized."""
         return f"{'an' if self.singular[:1].lower() in 'aeiou' else 'a'} {self.singular}"
 
     @property
@@ -99,14 +99,14 @@ class Counted(Strict):
 
 
 class Cells(Counted):
-    """Cells, all or of a type."""
+    """Cells of all types or of a given type."""
 
     source: Literal["cells"] = "cells"
     type: Name | None = None
 
 
 class Objects(Counted):
-    """Objects of a kind."""
+    """Objects of a given kind."""
 
     source: Literal["objects"] = "objects"
     type: Name
@@ -132,7 +132,7 @@ class Tissue(Strict):
 
 
 class Region(Strict):
-    """The regions of a kind, within the tissue; words and formula as of `Tissue`."""
+    """The regions of a given kind, within the tissue; phrase and formula as in `Tissue`."""
 
     area: Literal["region"] = "region"
     name: Name
@@ -147,9 +147,10 @@ class Region(Strict):
 
 
 class Margin(Strict):
-    """Area within a distance of a region's border, inside and outside; else as `Tissue`.
+    """Area within a distance of a region's border, inside and outside; otherwise as `Tissue`.
 
-    The border is that to other tissue: there is no margin where the region ends with the tissue.
+    Only borders with other tissue count: there is no margin where the region ends with the
+    tissue.
     """
 
     area: Literal["margin"] = "margin"

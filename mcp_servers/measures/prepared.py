@@ -1,4 +1,4 @@
-"""A slide's maps prepared for many measurements: areas, points and trees are computed once."""
+"""A slide's maps prepared for many measurements, with areas, points and trees computed once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Undefined(Exception):  # noqa: N818 - a missing value, no fault
 
 
 def once(method: Callable[Concatenate[Prepared, P], T]) -> Callable[Concatenate[Prepared, P], T]:
-    """Compute a method once for each combination of arguments, including a missing value."""
+    """Compute a method once for each combination of arguments, including missing values."""
 
     @wraps(method)
     def cached(self: Prepared, /, *args: P.args, **named: P.kwargs) -> T:
@@ -60,7 +60,7 @@ def once(method: Callable[Concatenate[Prepared, P], T]) -> Callable[Concatenate[
 class Prepared:
     """A slide's maps, with intermediate results shared by measurements.
 
-    Points outside the window are left out; `chosen` selects those in an area.
+    Points outside the window are left out; `chosen` selects the points in an area.
     """
 
     def __init__(self, maps: SlideMaps) -> None:
@@ -72,7 +72,7 @@ class Prepared:
         """Return an area within the window as a shapely multipolygon.
 
         Raises `Undefined` if the window or the regions are unknown, or the slide has no region of
-        the kind.
+        this kind.
         """
         if isinstance(area, Tissue):
             if self.maps.window is None:
@@ -120,7 +120,7 @@ class Prepared:
 
     @once
     def region(self, name: str) -> Any:
-        """Return the regions of a kind as a multipolygon; see `area`."""
+        """Return the regions of a given kind as a multipolygon; see `area`."""
         regions = self.maps.regions
         if regions is None or name not in regions.kinds:
             raise Undefined(f"this slide has no map of {area_words(name)}")
@@ -142,7 +142,7 @@ class Prepared:
         return self._all_points(of.source)[self.chosen(of, within)]
 
     def chosen(self, of: Points, within: Area | None) -> BoolArray:
-        """Return a mask, over all cells or objects, of those of this type in this area."""
+        """Return a mask over all cells or objects that selects those of this type in this area."""
         mask = self._find_type(of)
         if within is None and self.maps.window is None:
             return mask
@@ -242,7 +242,7 @@ class Prepared:
 
 
 def squares(window: Any, side_um: float) -> tuple[F64, F64]:
-    """Return the lower corners and covered areas (µm²) of the squares at least half in the window.
+    """Return lower corners and covered areas (µm²) of squares at least half in the window.
 
     The grid starts at the window's lower corner.
     """

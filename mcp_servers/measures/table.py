@@ -1,4 +1,4 @@
-"""Measurements of many patients, and as a table of variables for cohort.toml."""
+"""Measurements for many patients, also as a table of variables for cohort.toml."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Measured:
 
     Parameters
     ----------
-    patients : (p,), in order of name
-    area_mm2, cells : (p,) tissue area and number of cells of each patient, NaN if unknown
-    slides : (p,) number of slides of each patient
+    patients : (p,), in name order
+    area_mm2, cells : (p,) tissue area and number of cells for each patient, NaN if unknown
+    slides : (p,) number of slides for each patient
     """
 
     patients: tuple[str, ...]
@@ -36,7 +36,7 @@ class Measured:
 
     @property
     def table(self) -> F64:
-        """Values of shape (p, m), NaN where undefined."""
+        """Values with shape (p, m), NaN where undefined."""
         rows = [
             [np.nan if value.value is None else value.value for value in row] for row in self.values
         ]
@@ -44,12 +44,12 @@ class Measured:
 
     @property
     def valid(self) -> BoolArray:
-        """Mask of shape (p, m) of the values that are defined and within the card."""
+        """Mask with shape (p, m) for values that are defined and within the card."""
         rows = [[value.valid for value in row] for row in self.values]
         return np.array(rows, dtype=bool).reshape(len(self.patients), len(self.measurements))
 
     def select_rows(self, rows: BoolArray) -> Measured:
-        """Select the patients of a mask."""
+        """Select the patients given by a mask."""
         places = np.flatnonzero(rows)
         return Measured(
             tuple(self.patients[place] for place in places),
@@ -62,9 +62,9 @@ class Measured:
 
 
 def measure_patients(measurements: Sequence[Measurement], slides: Iterable[SlideMaps]) -> Measured:
-    """Compute every measurement of every patient, with one slide's maps in memory at a time.
+    """Compute every measurement for every patient, with one slide's maps in memory at a time.
 
-    Slides may be in any order; a patient's are combined by each measurement's rule.
+    Slides may be in any order; a patient's slides are combined by each measurement's rule.
     """
     by_patient: dict[str, list[list[Value]]] = {}
     areas: dict[str, float] = {}
@@ -101,7 +101,8 @@ KnownAt = Literal["baseline", "unknown"]
 def describe_variable(measurement: Measurement) -> dict[str, object]:
     """Return the label, unit, note and synonyms of a measurement's variable.
 
-    Measures of the location of cells or objects can also be found as their spatial arrangement.
+    Measures of the location of cells or objects are also searchable as their spatial
+    arrangement.
     """
     return {
         "label": measurement.label,

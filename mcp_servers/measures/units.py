@@ -70,8 +70,8 @@ ONE = Unit()
 def read_unit(text: str) -> Unit:
     """Parse a unit such as "1/mm²", "µm", "OD" or "1".
 
-    Names that are not lengths ("OD", "bits") become units of their own. Raises `InputError` if the
-    text is not a unit.
+    Names that are not lengths ("OD", "bits") become separate units. Raises `InputError` if
+    the text is not a unit.
     """
     powers: dict[str, int] = {}
     scale = 1.0

@@ -1,4 +1,4 @@
-"""Tools that list and describe cohorts, and save tables of measurements for analysis with them."""
+"""Tools that list and describe cohorts, and save measurement tables for use with them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from validation.disclosure import (
 MOST_COHORTS = 200
 MOST_ROWS, MOST_COLUMNS, MOST_TEXT = 20_000, 200, 300
 FORMULA = ("=", "+", "@", "\t", "\r")
-"""Prefixes of text that some spreadsheets execute as a formula."""
+"""Prefixes of text that some spreadsheets execute as formulas."""
 
 
 class CohortsInput(Strict):
-    """Search text."""
+    """Search text for cohorts."""
 
     search: str = Field(
         default="",
@@ -43,7 +43,7 @@ class CohortsInput(Strict):
 
 
 class CohortRow(BaseModel):
-    """A cohort."""
+    """A cohort in the list."""
 
     cohort: str = Field(description="Pass this as `cohort` to the oncology tools")
     title: str
@@ -53,7 +53,7 @@ class CohortRow(BaseModel):
 
 
 class CohortsResult(BaseModel):
-    """The cohorts under the server's roots, and the built-in ones."""
+    """The cohorts under the server's roots, and the built-in cohorts."""
 
     cohorts: list[CohortRow]
     unreadable: list[str] = Field(description="Unreadable descriptions, with the reason")
@@ -114,7 +114,7 @@ Value = StrictBool | StrictInt | StrictFloat | Annotated[StrictStr, Field(max_le
 
 
 class TableInput(Strict):
-    """Rows of a table. Every row has a `patient`; absent or null values are missing."""
+    """Table rows. Every row has a `patient`; absent or null values are missing."""
 
     name: str = Field(
         pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$",
@@ -132,7 +132,7 @@ class TableInput(Strict):
 
 
 class TableResult(BaseModel):
-    """A table for the argument `tables` of the oncology tools."""
+    """A table for the `tables` argument of the oncology tools."""
 
     table: OutputName = Field(description="Pass this in `tables` to logrank, cox, kaplan_meier ...")
     columns: OutputName = Field(description="Kinds and units of the columns, in the table's folder")
@@ -152,7 +152,7 @@ class TableResult(BaseModel):
     title="Save a table of measurements",
 )
 def save_table(given: TableInput, context: ToolContext) -> TableResult:
-    """Write a CSV with a kind per column, and its description."""
+    """Write a CSV file with a kind per column, and its description."""
     columns = list(dict.fromkeys(column for row in given.rows for column in row))
     _check_columns(columns, given)
     kinds = {column: _kind(column, given.rows) for column in columns if column != "patient"}
@@ -210,7 +210,7 @@ def _check_columns(columns: list[str], given: TableInput) -> None:
 def _kind(column: str, rows: list[dict[str, Value | None]]) -> str:
     """Determine the kind of a column: "number" or "text".
 
-    Raises `InputError` if the column mixes them or contains a number that is not finite.
+    Raises `InputError` if the column mixes the two or contains a non-finite number.
     """
     kinds: dict[str, int] = {}
     for number, row in enumerate(rows, 1):
@@ -229,14 +229,14 @@ def _kind(column: str, rows: list[dict[str, Value | None]]) -> str:
 
 
 def _cell(value: Value | None) -> str | int | float:
-    """Format a value for the table: empty if missing, 0 for no and 1 for yes."""
+    """Format a value for the table: empty if missing, 0 for no, and 1 for yes."""
     if value is None:
         return ""
     return int(value) if isinstance(value, bool) else value
 
 
 class DescribeInput(CohortChoice):
-    """A cohort, and a part of its dictionary."""
+    """A cohort, and the part of its dictionary to describe."""
 
     search: str = Field(
         default="", description="List only variables and genes that contain this", max_length=100
@@ -247,7 +247,7 @@ class DescribeInput(CohortChoice):
 
 
 class VariableRow(BaseModel):
-    """A variable. Counts are rounded to multiples of five, and smaller levels pooled."""
+    """A variable. Counts are rounded to multiples of five, and smaller levels are pooled."""
 
     key: str
     label: str
@@ -260,7 +260,7 @@ class VariableRow(BaseModel):
 
 
 class EndpointRow(BaseModel):
-    """An outcome. Counts are rounded to multiples of five; fewer events are null."""
+    """An outcome. Counts are rounded to multiples of five; event counts below five are null."""
 
     key: str
     label: str
@@ -274,7 +274,7 @@ class EndpointRow(BaseModel):
 
 
 class FindingRow(BaseModel):
-    """A problem of the cohort that could mislead an analysis."""
+    """A problem with the cohort that could mislead an analysis."""
 
     severity: str
     code: str
@@ -283,7 +283,7 @@ class FindingRow(BaseModel):
 
 
 class DescribeResult(BaseModel):
-    """A cohort in aggregate."""
+    """Aggregate description of a cohort."""
 
     cohort: str
     title: str
@@ -312,7 +312,7 @@ class DescribeResult(BaseModel):
     title="Describe a cohort",
 )
 def describe_cohort(given: DescribeInput, context: ToolContext) -> DescribeResult:
-    """Return the data dictionary and the findings of a cohort; levels under five are omitted."""
+    """Return a cohort's data dictionary and findings; levels with fewer than five are omitted."""
     from validation.cohort.findings import check_cohort
 
     cohort = open_cohort(given, context)

@@ -43,7 +43,7 @@ Cut = Literal["median", "tertile", "levels"]
 
 
 class CohortChoice(Strict):
-    """A cohort."""
+    """Choice of a cohort."""
 
     cohort: CohortName
     data_root: str | None = Field(
@@ -85,7 +85,7 @@ class GroupedInput(CohortInput):
 
 
 def make_time_points(last: float, every: float) -> NDArray[Any]:
-    """Return times from 0, `every` months apart, up to the first at or after `last`."""
+    """Return times from 0 in steps of `every` months, up to the first at or after `last`."""
     return np.arange(0.0, last + every, every)
 
 
@@ -153,11 +153,11 @@ def analysis_table(
     *,
     entered: bool = False,
 ) -> pd.DataFrame:
-    """Return the filtered, complete rows of the keys and the endpoint (`time`, `event`, `entry`).
+    """Return filtered, complete rows with the keys and endpoint (`time`, `event`, `entry`).
 
-    `entered` is true for tools that count patients as at risk from their entry. Raises `InputError`
-    if the endpoint is of another kind or has delayed entry that the tool does not heed, or if there
-    are fewer patients than may be described.
+    `entered` is true for tools that count patients as at risk from their entry. Raises
+    `InputError` if the endpoint is of another kind or has delayed entry that the tool does
+    not support, or if there are fewer patients than may be described.
     """
     from validation.inputs.population import apply_filters
 
@@ -201,7 +201,7 @@ def admit_choices(
     keys: list[str],
     chosen: pd.Series,
 ) -> None:
-    """Refuse filters, groups and columns of the caller's that are about a few patients.
+    """Reject filters, groups and columns chosen by the caller that single out a few patients.
 
     Raises `InputError`; see `validation.disclosure.Looks`.
     """
@@ -223,7 +223,7 @@ def admit_choices(
 
 
 def _as_numbers(values: pd.Series) -> NDArray[np.float64]:
-    """Turn a column into numbers, texts by their order; NaN where it is missing."""
+    """Convert a column to numbers, coding text by its sort order; missing values become NaN."""
     import pandas as pd
 
     numbers = pd.to_numeric(values, errors="coerce")
@@ -234,12 +234,12 @@ def _as_numbers(values: pd.Series) -> NDArray[np.float64]:
 
 
 def entry_of(table: pd.DataFrame) -> NDArray[Any] | None:
-    """Return when each patient came under observation; None without delayed entry."""
+    """Return the time at which each patient came under observation; None without delayed entry."""
     return table["entry"].to_numpy(dtype=float) if "entry" in table else None
 
 
 def endpoint_kind(cohort: Cohort, name: str) -> str:
-    """Return an endpoint's kind; raises `InputError` listing the known endpoints."""
+    """Return an endpoint's kind; raise `InputError` listing the known endpoints if unknown."""
     cohort.outcome(name)
     return str(cohort.spec.endpoints[name].kind)
 
@@ -300,7 +300,8 @@ def assign_groups(
 def strata_of(table: pd.DataFrame, key: str | None) -> NDArray[Any] | None:
     """Return each patient's stratum; None without strata.
 
-    Raises `InputError` if one has fewer than five patients, whom a test would leave out.
+    Raises `InputError` if a stratum has fewer than five patients, which a test would leave
+    out.
     """
     if key is None:
         return None
@@ -324,7 +325,7 @@ def finite(value: float | None) -> float | None:
 
 
 def require_spread(key: str, numbers: pd.Series) -> None:
-    """Reject a number on which a few patients outweigh all others: a model would reveal them."""
+    """Reject numbers in which a few patients outweigh all others: a model would reveal them."""
     if not find_spread(numbers.to_numpy(dtype=float)[:, None])[0]:
         raise InputError(
             f'"{key}": fewer than {MIN_COUNT} patients differ from the others or outweigh them; '

@@ -36,14 +36,14 @@ COMPETING = Validity(
 
 
 class CompetingInput(GroupedInput):
-    """Groups to compare by an endpoint of kind "competing", with covariates for the models."""
+    """Groups to compare on a "competing" endpoint, with covariates for the models."""
 
     covariates: list[Key] = Field(default_factory=list, max_length=20)
     every: float = Field(default=12.0, ge=1, le=120, description="Months between reported points")
 
 
 class IncidencePoint(BaseModel):
-    """Share with the event and with a competing event by a time; at least five at risk."""
+    """Share with the event and with a competing event by a time, with at least five at risk."""
 
     months: float
     event: float
@@ -54,7 +54,7 @@ class IncidencePoint(BaseModel):
 
 
 class IncidenceCurve(BaseModel):
-    """Incidence of a group; counts under five are null."""
+    """Cumulative incidence in a group; counts under five are null."""
 
     group: str
     n: int | None
@@ -73,7 +73,7 @@ class GrayRow(BaseModel):
 
 
 class HazardRow(BaseModel):
-    """Term of both models: the cause-specific hazard, and the subdistribution's (incidence)."""
+    """Term in both models: the cause-specific hazard and the subdistribution hazard (incidence)."""
 
     name: str
     cause_specific_hr: float
@@ -87,7 +87,7 @@ class HazardRow(BaseModel):
 
 
 class CompetingResult(BaseModel):
-    """Incidence by group, its test, and models of the event."""
+    """Incidence by group, its test, and models for the event."""
 
     endpoint: str
     grouping: str
@@ -167,7 +167,7 @@ def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingRes
 def _gray(
     time: NDArray[Any], status: NDArray[Any], groups: NDArray[Any]
 ) -> tuple[list[GrayRow], list[str]]:
-    """Run Gray's test for the event, which must succeed, and the competing event if possible."""
+    """Run Gray's test for the event (required), and for the competing event if possible."""
     from validation.statistics.competing import gray_test
     from validation.statistics.errors import StatisticsError
 

@@ -44,7 +44,7 @@ MODELS = Validity(
 
 
 class CoxInput(CohortInput):
-    """Covariates of a model; patients with all of them are analyzed."""
+    """Covariates for a model; only patients with values for all of them are analyzed."""
 
     covariates: list[Key] = Field(min_length=1, max_length=30)
     strata: Key | None = None
@@ -58,7 +58,7 @@ class CoxInput(CohortInput):
 
 
 class CoxTerm(BaseModel):
-    """Covariate: hazard ratio with its 95% interval, and the test of proportionality."""
+    """A covariate's hazard ratio with its 95% interval, and the test of proportionality."""
 
     name: str
     hazard_ratio: float
@@ -148,13 +148,13 @@ def _p(p: float | None) -> float | None:
 
 
 def _two_digits(value: float | None) -> float | None:
-    """Round a concordance without an interval of its own as its usual standard error bears."""
+    """Round a concordance without its own interval to the precision its standard error supports."""
     found = finite(value)
     return None if found is None else round(found, 2)
 
 
 class ConcordanceInput(CohortInput):
-    """A variable as a risk score."""
+    """A variable to evaluate as a risk score."""
 
     risk: Key
     higher_is: Literal["worse", "better"] = "worse"
@@ -187,7 +187,7 @@ class ConcordanceResult(BaseModel):
     title="Concordance of a variable with survival",
 )
 def concordance(given: ConcordanceInput, context: ToolContext) -> ConcordanceResult:
-    """Compute Harrell's and Uno's C of a numeric variable."""
+    """Compute Harrell's and Uno's C for a numeric variable."""
     import pandas as pd
 
     from validation.statistics.bootstrap import bootstrap
@@ -232,7 +232,7 @@ class ScreenInput(CohortInput):
 
 
 class ScreenRow(BaseModel):
-    """Feature: hazard ratio per standard deviation, and its q-value over all features."""
+    """A feature's hazard ratio per standard deviation, and its q-value over all features."""
 
     name: str
     hazard_ratio: float | None
@@ -300,7 +300,7 @@ def screen(given: ScreenInput, context: ToolContext) -> ScreenToolResult:
 def _features(
     cohort: Cohort, given: ScreenInput, context: ToolContext
 ) -> tuple[Any, Any, Any, list[str], Any, list[str] | None]:
-    """Return outcome, features and covariates of the patients that the model can use."""
+    """Return outcome, features and covariates for the patients that the model can use."""
     import pandas as pd
 
     from validation.inputs.population import apply_filters

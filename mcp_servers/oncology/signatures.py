@@ -1,4 +1,4 @@
-"""Tool for gene signatures of a cohort: coverage, distribution and correlation.
+"""Tool for gene signatures in a cohort: coverage, distribution and correlation.
 
 It never reports a patient's score.
 """
@@ -18,7 +18,7 @@ from validation.disclosure import MIN_COUNT, round_count, round_to_error, winsor
 
 
 class SignatureInput(CohortChoice):
-    """Signatures to score; default: all whose genes the cohort has."""
+    """Signatures to score; by default, all whose genes the cohort has."""
 
     signatures: list[str] = Field(default_factory=list, max_length=50)
     genes: list[str] = Field(
@@ -27,7 +27,7 @@ class SignatureInput(CohortChoice):
 
 
 class SignatureRow(BaseModel):
-    """A signature over the cohort; quantiles are of the patients' scores."""
+    """A signature over the cohort; quantiles are those of the patients' scores."""
 
     key: str
     label: str
@@ -56,7 +56,7 @@ class Pair(BaseModel):
 
 
 class SignatureResult(BaseModel):
-    """Signatures of a cohort. `key` can be used in the survival tools."""
+    """Signatures in a cohort. `key` can be used in the survival tools."""
 
     cohort: str
     signatures: list[SignatureRow]

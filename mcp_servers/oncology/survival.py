@@ -38,7 +38,7 @@ SURVIVAL = Validity(
 
 
 class CurveInput(CohortInput):
-    """A curve of all patients, or of each group."""
+    """A curve for all patients, or for each group."""
 
     group: Key | None = None
     cut: Cut | None = Field(default=None, description="How to turn a number into groups")
@@ -50,7 +50,7 @@ class CurveInput(CohortInput):
 
 
 class Point(BaseModel):
-    """A point of a curve. Nothing is reported with fewer than five at risk."""
+    """A point on a curve. Nothing is reported with fewer than five patients at risk."""
 
     months: float
     survival: float
@@ -60,7 +60,7 @@ class Point(BaseModel):
 
 
 class Curve(BaseModel):
-    """Survival of a group; medians are null if the curve does not reach 0.5."""
+    """Survival in a group; medians are null if the curve does not reach 0.5."""
 
     group: str
     n: int | None
@@ -93,7 +93,7 @@ class LogrankInput(GroupedInput):
 
 
 class GroupRow(BaseModel):
-    """Size of a group; events under five are null."""
+    """Group size; event counts under five are null."""
 
     group: str
     n: int | None
@@ -124,7 +124,7 @@ class LogrankResult(BaseModel):
     title="Kaplan-Meier curves",
 )
 def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
-    """Estimate curves at regular times, cut where fewer than five remain at risk."""
+    """Estimate curves at regular times, ending where fewer than five remain at risk."""
     import pandas as pd
 
     from validation.statistics import survival
@@ -205,7 +205,7 @@ def _curve(name: str, fit: Any, at_risk: NDArray[Any], months: NDArray[Any]) -> 
 
 
 def _round_months(value: float) -> float | None:
-    """Round a time, which is one patient's own, to half a month."""
+    """Round a time, which belongs to a single patient, to half a month."""
     found = finite(value)
     return None if found is None else round(found * 2) / 2
 
@@ -245,7 +245,7 @@ def _draw(path: Path, curves: list[tuple[str, Any]], title: str, endpoint: str) 
     title="Log-rank test",
 )
 def logrank(given: LogrankInput, context: ToolContext) -> LogrankResult:
-    """Compute the chi-squared statistic and p-value, with the groups' sizes."""
+    """Compute the chi-squared statistic and p-value, with the group sizes."""
     from validation.statistics import survival
 
     cohort = open_cohort(given, context)

@@ -1,4 +1,4 @@
-"""The pathology suite: tools that read slides."""
+"""The pathology suite of slide-reading tools."""
 
 from __future__ import annotations
 

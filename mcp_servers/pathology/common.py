@@ -22,14 +22,14 @@ Method = Literal["classical", "learned"]
 Call = Literal["lymphoid", "doubtful", "rejected"]
 """Class of a dense region of lymphocyte-like nuclei; rejected regions are not counted."""
 Needs = Literal["color", "bright field", "nothing"]
-"""What a tool needs of an image: color, only transmitted light, or nothing since it only shows."""
+"""A tool's image requirements: color, transmitted light only, or none for display tools."""
 SUITE = "pathology"
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")]
 """Device for running a network; "auto" uses a GPU if there is one."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 """Seed for random draws; the generators take 32 bits."""
 SMALL_REGION = 25.0
-"""Region size, in tissue-mask cells, below which the area is off by about a fifth."""
+"""Region size, in tissue-mask cells, below which the area has an error of about a fifth."""
 
 
 class Given(Strict):
@@ -66,9 +66,10 @@ def of_slide(slide: Slide) -> dict[str, Any]:
 
 
 def open_slide(given: SlideInput, context: ToolContext, needs: Needs = "color") -> Slide:
-    """Open the slide named by the arguments; it stays open between calls of the same worker.
+    """Open the slide named in the arguments; it stays open between calls to the same worker.
 
-    Raises `InputError` if it is not a bright-field image, or has no color where that is needed.
+    Raises `InputError` if it is not a bright-field image, or has no color where that is
+    needed.
     """
     path = context.input(given.slide)
     stat = path.stat()
@@ -82,21 +83,21 @@ def open_slide(given: SlideInput, context: ToolContext, needs: Needs = "color") 
 
 
 def save_png(context: ToolContext, name: str, image: U8 | BoolArray) -> str:
-    """Write an image or a mask as an output of this name, and return the name."""
+    """Write an image or a mask as an output with this name, and return the name."""
     with context.writing(name) as path:
         write_png(path, image)
     return name
 
 
 def save_geojson(context: ToolContext, name: str, features: Iterable[dict[str, Any]]) -> str:
-    """Write a FeatureCollection as an output of this name, and return the name."""
+    """Write a FeatureCollection as an output with this name, and return the name."""
     with context.writing(name) as path:
         write_geojson(path, features)
     return name
 
 
 def region_warnings(polygons: list[Polygon], view: View) -> list[str]:
-    """Warn of regions that are small on the tissue mask, a grid of the view's pixels."""
+    """Warn about regions that are small on the tissue mask, a grid of the view's pixels."""
     least = min(polygon.area for polygon in polygons) / view.scale**2
     if least >= SMALL_REGION:
         return []
@@ -107,11 +108,11 @@ def region_warnings(polygons: list[Polygon], view: View) -> list[str]:
 
 
 def choose_device(device: str, assigned: str = "cpu") -> str:
-    """Choose the device to use; `assigned` is the workers' choice for this call.
+    """Choose the device to use; `assigned` is the device assigned to this call by the workers.
 
-    `auto` is the assigned device, so that concurrent calls do not all use the first card; `cuda` is
-    the assigned card, or else the first; `cuda:N` is that card. Raises `InputError` if a GPU is
-    requested but not available.
+    `auto` is the assigned device, so that concurrent calls do not all use the first card;
+    `cuda` is the assigned card, or else the first; `cuda:N` is that card. Raises `InputError`
+    if a GPU is requested but not available.
     """
     if device == "cpu" or (device == "auto" and assigned == "cpu"):
         return "cpu"

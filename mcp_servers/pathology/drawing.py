@@ -1,6 +1,7 @@
-"""Legend and scale bar for pictures, and the colors that all pictures share.
+"""Legend and scale bar for pictures, and their shared colors.
 
-The colors are those of Okabe and Ito (2008), which can be told apart with any type of color vision.
+The colors are those of Okabe and Ito (2008), which can be distinguished with any type of
+color vision.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def line_width(picture: U8) -> int:
 
 
 def bar_length(um_per_px: float, width: int) -> tuple[float, int]:
-    """Choose a round length in µm of an eighth to a third of `width` pixels; also in pixels."""
+    """Choose a round length in µm, an eighth to a third of `width` pixels; also return pixels."""
     most = um_per_px * width / 3
     power = 10.0 ** np.floor(np.log10(max(most, 1e-9)))
     length = max(step * power for step in _STEPS if step * power <= most * (1 + 1e-9))
@@ -65,8 +66,8 @@ def caption(
 ) -> U8:
     """Draw a white strip of `width` pixels with scale bar, legend and color ramp.
 
-    The bar requires `um_per_px`, the µm per pixel of the picture. Items that do not fit into a row
-    are drawn in the next.
+    The bar requires `um_per_px`, the µm per picture pixel. Items that do not fit into a row
+    are drawn in the next row.
     """
     size = float(np.clip(width / 1400, 0.45, 1.3))
     thick = 1 if size < 0.8 else 2
@@ -121,7 +122,7 @@ def save_overlay(
 
 
 def ramp_of(low: str, high: str) -> Ramp:
-    """Return the colors of `formats.images.colorize` with the text at either end."""
+    """Return the colors used by `formats.images.colorize`, with text at either end."""
     return colorize(np.linspace(0, 1, 64), 0, 1), low, high
 
 
@@ -131,8 +132,8 @@ def draw_outlines(picture: U8, polygons: Sequence[Polygon], scale: float, color:
     Parameters
     ----------
     picture : (height, width, 3)
-    polygons : level-0 pixels
-    scale : level-0 pixels per pixel of the picture
+    polygons : outlines in level-0 pixels
+    scale : level-0 pixels per picture pixel
     color : red, green, blue, 0 to 255
     """
     width = line_width(picture)
@@ -148,10 +149,10 @@ def dots(picture: U8, points: AnyArray, color: Color, scale: float, um_per_px: f
     Parameters
     ----------
     picture : (height, width, 3); modified
-    points : (n, 2) level-0 pixels
+    points : (n, 2) positions in level-0 pixels
     color : red, green, blue, 0 to 255
-    scale : level-0 pixels per pixel of the picture
-    um_per_px : µm per pixel of the picture
+    scale : level-0 pixels per picture pixel
+    um_per_px : µm per picture pixel
     """
     radius = 4.0 / um_per_px
     at = np.round(points / scale).astype(int)

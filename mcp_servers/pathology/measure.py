@@ -1,4 +1,4 @@
-"""Tools that make a slide's typed maps, and that compute measurements from maps."""
+"""Tools that make a slide's typed maps and compute measurements from maps."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class MapsResult(SlideResult):
 
 
 def _makers(given: Any) -> str:
-    """Return a text that changes whenever a tool that makes the maps changes."""
+    """Return a string that changes whenever a tool that makes the maps changes."""
     specs = [getattr(maker, ATTRIBUTE) for maker in MAKERS]
     return " ".join(f"{spec.name} {spec.version}" for spec in specs)
 
@@ -183,7 +183,7 @@ def _gather(
 
 
 MOST_UNTYPED = 0.2
-"""Share of untyped nuclei above which a slide is outside the card."""
+"""Share of untyped nuclei above which a slide is outside the card's range."""
 
 
 def explain_untyped(types: dict[str, int]) -> list[str]:
@@ -198,14 +198,14 @@ def explain_untyped(types: dict[str, int]) -> list[str]:
 
 
 UNITS = {"um2": "µm²", "um": "µm", "density": "OD", "od": "OD"}
-"""Units of nuclei columns, by the ending or beginning of the column's name.
+"""Units of nuclei columns, by suffix or prefix of the column name.
 
 Other columns are pure numbers.
 """
 
 
 def _cells(table: Path, mpp: float) -> CellMap:
-    """Read nuclei with their types: the column `type`, else lymphoid and other."""
+    """Read nuclei with their types from the `type` column, else as lymphoid and other."""
     import pandas as pd
 
     from mcp_servers.measures.maps import CellMap, Column
@@ -254,7 +254,7 @@ def _valid(polygons: list[Polygon], mpp: float) -> list[Any]:
 
 
 def _regions(tumor_shapes: list[Any], window: Any) -> RegionMap:
-    """Divide the tissue into the tumor and the rest."""
+    """Divide the tissue into the tumor and the remaining tissue."""
     from mcp_servers.measures.maps import RegionMap, multipolygon, shape_map
 
     inside = shapely.intersection(multipolygon(tumor_shapes), window)
@@ -285,7 +285,7 @@ class MeasureInput(Given):
 
 
 class MeasureResult(BaseModel):
-    """Values in a file, with the number of defined and valid ones."""
+    """Values in a file, with the number of defined and valid values."""
 
     slide: str
     patient: str
@@ -305,7 +305,7 @@ class MeasureResult(BaseModel):
     title="Measure the maps of a slide",
 )
 def measure_maps(given: MeasureInput, context: ToolContext) -> MeasureResult:
-    """Compute one value per line, in the order of the definitions."""
+    """Compute a value per line, in the order of the definitions."""
     from mcp_servers.measures.compute import compute
     from mcp_servers.measures.edit import part_of, read_area
     from mcp_servers.measures.formula import read_definitions

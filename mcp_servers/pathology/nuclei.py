@@ -1,4 +1,4 @@
-"""Tool that finds nuclei: positions, outlines, shape and stain of each."""
+"""Tool that finds nuclei: their positions, outlines, shapes and stain."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ from sage.core.plugins import load_first
 Search = Literal["auto", "tissue", "everything"]
 Scaling = Literal["percentile", "unit", "none"]
 PANNUKE = ("neoplastic", "inflammatory", "connective", "dead", "epithelial")
-"""PanNuke's types in the order of its channels, without the background."""
+"""PanNuke's types in channel order, without the background."""
 MOST_TYPES = 20
 TILE, HALO_UM = 768, 20.0
-"""Side of a network's blocks in pixels, and their overlap with adjacent blocks in µm."""
+"""Side length of a network's blocks in pixels, and their overlap with adjacent blocks in µm."""
 SEAM_UM = 3.0
 """Distance below which centers in adjacent blocks are one nucleus, cut or moved by the seam."""
 MAX_OUTLINES = 60_000
 COARSEST_MPP = 1.05
 CHECKED, LEAST_AGREEMENT = 6, 0.5
-"""Patches on which both methods are compared on a pale slide, and the least F1 between them."""
+"""Patches on which both methods are compared on a pale slide, and their minimum F1 score."""
 
 
 class NucleiInput(SlideInput):
-    """Region in which to detect nuclei."""
+    """Slide and region in which to detect nuclei."""
 
     regions: InputPath | None = Field(
         default=None, description="GeoJSON with regions of interest; default: all tissue"
@@ -131,7 +131,7 @@ class NucleiInput(SlideInput):
 
 
 class NucleiResult(SlideResult):
-    """Counts and median shape; the table has one row per nucleus."""
+    """Counts and median shape; the table has a row per nucleus."""
 
     model: str | None = Field(description="Name of the network; None for the classical method")
     at_mpp: float = Field(description="µm per pixel at which nuclei were detected")
@@ -211,7 +211,7 @@ CLASSES = {
     fingerprint=lambda given: "" if given.hub is None else load_reader().fingerprint(given.hub),
 )
 def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
-    """Detect the nuclei of a slide."""
+    """Detect the nuclei on a slide."""
     slide = open_slide(given, context)
     mask, scale, warnings = search_area(slide, given.regions, context, given.search)
     network, notes = load_network(slide, mask, scale, given, context)
@@ -306,10 +306,10 @@ def palette(own: tuple[str, ...]) -> dict[str, tuple[int, int, int]]:
 class Typing:
     """Typing of a slide's nuclei from a regression, the stain strength and the darkness.
 
-    Nuclei have no type if their pixel size is outside the card's range. The bundled regressions
-    were fitted to outlines from the bundled network and from the classical method. Nuclei from
-    another network are typed like those of the bundled network, unless it has types of its `own`,
-    whose probabilities are at the end of each row.
+    Nuclei have no type if their pixel size is outside the card's range. The bundled
+    regressions were fitted to outlines from the bundled network and from the classical
+    method. Nuclei from another network are typed like those from the bundled network, unless
+    it has its `own` types, whose probabilities are at the end of each row.
     """
 
     way: Segmentation
@@ -328,7 +328,7 @@ class Typing:
         return CellTypes(found.probabilities, found.inside & False)
 
     def lymphocyte_like(self, rows: F64) -> BoolArray:
-        """Select small, round, dark nuclei that are not unlikely to be lymphocytes."""
+        """Select small, round, dark nuclei whose type does not make a lymphocyte unlikely."""
         from mcp_servers.pathology.compute.cell_types import lymphocytes
 
         measured = rows[:, : rows.shape[1] - len(self.own)]
@@ -360,7 +360,7 @@ def _features(outlines: list[Polygon], table: Spool, typed: Typing) -> Iterator[
 def search_area(
     slide: Slide, regions: str | None, context: ToolContext, search: Search = "tissue"
 ) -> tuple[BoolArray, float, list[str]]:
-    """Find the tissue to search, within regions of interest if given, with scale and warnings.
+    """Find the tissue to search, within any regions of interest, with scale and warnings.
 
     Parameters
     ----------
@@ -392,7 +392,7 @@ def search_area(
 
 
 class SlideNuclei(NamedTuple):
-    """Facts about a slide's nuclei that accompany their table."""
+    """Information about a slide's nuclei that accompanies their table."""
 
     outlines: list[Polygon]
     contrast: float
@@ -400,24 +400,25 @@ class SlideNuclei(NamedTuple):
 
 
 class Network(Protocol):
-    """A loaded network, either the bundled one or the user's."""
+    """A loaded network, either bundled or provided by the user."""
 
     path: Path
     mpp: float
     types: tuple[str, ...]
 
     def segment(self, image: U8, mpp: float, within: BoolArray | None = None) -> Nuclei:
-        """Segment the nuclei of an image whose pixels are `mpp` µm wide."""
+        """Segment the nuclei in an image whose pixels are `mpp` µm wide."""
         ...
 
 
 @dataclass(frozen=True)
 class NetworkReader:
-    """A reader of networks in other formats, registered by a plugin under `sage.nuclei`.
+    """Reader for networks in other formats, registered by a plugin under `sage.nuclei`.
 
-    `find_cached` returns the cached file for a name on a hub, and `fingerprint` identifies the
-    content that such a name refers to. `open` takes file, device, slide, tissue mask (height,
-    width), level-0 pixels per mask pixel, arguments and context, and returns the network and notes.
+    `find_cached` returns the cached file for a name on a hub, and `fingerprint` identifies
+    the content that such a name refers to. `open` takes file, device, slide, tissue mask
+    (height, width), level-0 pixels per mask pixel, arguments and context, and returns the
+    network and notes.
     """
 
     find_cached: Callable[[str], Path]
@@ -428,7 +429,7 @@ class NetworkReader:
 
 
 def load_reader() -> NetworkReader:
-    """Load the reader of the first plugin that has one; raises `InputError` if none does."""
+    """Load the first reader provided by a plugin; raise `InputError` if there is none."""
     found: NetworkReader | None = load_first("sage.nuclei")
     if found is None:
         raise InputError("this network requires a plugin that registers under sage.nuclei")
@@ -440,9 +441,9 @@ def load_network(
 ) -> tuple[Network | None, list[str]]:
     """Load the requested or bundled network (None for the classical method), with notes.
 
-    Raises `InputError` if weights are given for the classical method, types for a network without
-    them, if a network was requested but none is available, or if the scan is too coarse for it.
-    `scale` is level-0 pixels per pixel of the (height, width) tissue mask.
+    Raises `InputError` if weights are given for the classical method, types for a network
+    without them, if a network was requested but none is available, or if the scan is too
+    coarse for it. `scale` is level-0 pixels per pixel in the (height, width) tissue mask.
     """
     if given.weights_types and (given.weights or given.hub) is None:
         raise InputError("weights_types gives the types of your own network: also give its weights")
@@ -477,10 +478,11 @@ def load_network(
 def check_dye(
     network: NucleiNetwork, slide: Slide, mask: BoolArray, scale: float, strength: float | None
 ) -> None:
-    """Raise `InputError` if a slide is too pale for the network, so that it has no value.
+    """Raise `InputError` if a slide is too pale for the network to give a valid value.
 
-    Dark slides are scaled to the network's reference. A slide paler than any training tile has a
-    value only if the classical method, which needs no training, finds about the same nuclei.
+    Dark slides are scaled to the network's reference. A slide paler than any training tile
+    has a value only if the classical method, which needs no training, finds about the same
+    nuclei.
     """
     span = network.card.strength
     if span is None or strength is None or strength >= span[0]:
@@ -512,9 +514,10 @@ def find_nuclei(
     """Find nuclei with centers in a mask, block by block at 0.5 µm per pixel.
 
     They are added to `table`: `compute.nuclei.COLUMNS` with x, y in level-0 pixels, then
-    `SURROUNDINGS`, then the network's own types. If a `network` replaces the classical method,
-    blocks have its pixel size and a wider overlap. Raises `InputError` if the scan is coarser than
-    1.05 µm per pixel. `mask_scale` is level-0 pixels per pixel of the (height, width) mask.
+    `SURROUNDINGS`, then the network's own types. If a `network` replaces the classical
+    method, blocks have the network's pixel size and a wider overlap. Raises `InputError` if
+    the scan is coarser than 1.05 µm per pixel. `mask_scale` is level-0 pixels per pixel in
+    the (height, width) mask.
     """
     from mcp_servers.pathology.compute.nuclei import surroundings
 
@@ -580,7 +583,7 @@ def select_unique(table: F64, counts: list[int], reach: float) -> BoolArray:
 
 
 def _outlines(nuclei: Nuclei, own: BoolArray, piece: Piece, scale: float) -> list[Polygon]:
-    """Return the outline of each nucleus that the block owns, in table order."""
+    """Return the outline of each nucleus that belongs to the block, in table order."""
     out = []
     boxes = _boxes(nuclei.labels, len(own))
     for index in np.flatnonzero(own):

@@ -27,7 +27,7 @@ from sage.core.errors import InputError
 
 
 class LevelSize(BaseModel):
-    """A stored resolution level."""
+    """Size and downsampling of a stored resolution level."""
 
     width_px: int
     height_px: int
@@ -35,7 +35,7 @@ class LevelSize(BaseModel):
 
 
 class PropertiesResult(SlideResult):
-    """Metadata of a slide."""
+    """Slide metadata."""
 
     format: str
     backend: str = Field(
@@ -63,7 +63,7 @@ class PropertiesResult(SlideResult):
     title="Read the properties of a slide",
 )
 def slide_properties(given: SlideInput, context: ToolContext) -> PropertiesResult:
-    """Read the metadata of a slide."""
+    """Read a slide's metadata."""
     slide = open_slide(given, context, "nothing")
     warnings = list(slide.warnings)
     if slide.mpp is None:
@@ -90,13 +90,13 @@ def slide_properties(given: SlideInput, context: ToolContext) -> PropertiesResul
 
 
 class ThumbnailInput(SlideInput):
-    """Size of the thumbnail."""
+    """Input for a thumbnail: the slide and the image size."""
 
     max_px: int = Field(default=1024, ge=16, le=8192, description="Longer side, in pixels")
 
 
 class ImageResult(SlideResult):
-    """An image that was written."""
+    """An image file written by a tool."""
 
     image: OutputName
     width_px: int
@@ -113,7 +113,7 @@ class ImageResult(SlideResult):
     title="Write a thumbnail of a slide",
 )
 def slide_thumbnail(given: ThumbnailInput, context: ToolContext) -> ImageResult:
-    """Write an overview of a slide."""
+    """Write a thumbnail of a whole slide."""
     slide = open_slide(given, context, "nothing")
     image = slide.thumbnail(given.max_px)
     height, width = image.shape[:2]
@@ -128,7 +128,7 @@ def slide_thumbnail(given: ThumbnailInput, context: ToolContext) -> ImageResult:
 
 
 class RegionInput(SlideInput):
-    """A rectangle: its corner in level-0 pixels, its sides in µm or level-0 pixels."""
+    """A rectangle: its corner in level-0 pixels, its size in µm or level-0 pixels."""
 
     x: int = Field(description="Left edge, in level-0 pixels")
     y: int = Field(description="Top edge, in level-0 pixels")
@@ -179,11 +179,11 @@ def read_region(given: RegionInput, context: ToolContext) -> ImageResult:
 
 
 JOB_FOLDER = re.compile(r"(^|/)[a-z_]+/[0-9a-f]{12}/")
-"""Output folder of a server's call, whose pictures are not slides."""
+"""Pattern of a job's output folder, whose images are not slides."""
 
 
 class SlidesInput(Given):
-    """Folder to search, and filters."""
+    """Folder to search, filters, and pagination."""
 
     folder: str = Field(
         default="", max_length=1024, description="Only slides in this folder; default: all"
@@ -196,7 +196,7 @@ class SlidesInput(Given):
 
 
 class SlideRow(BaseModel):
-    """A slide or image file."""
+    """A row for a slide or image file."""
 
     slide: str = Field(description="Pass this as `slide` to the pathology tools")
     patient: str = Field(
@@ -206,7 +206,7 @@ class SlideRow(BaseModel):
 
 
 class SlidesResult(BaseModel):
-    """Slides sorted by name."""
+    """Slides found, sorted by name."""
 
     slides: list[SlideRow]
     total: int = Field(description="Total number; repeat with `start` for the rest")
@@ -224,7 +224,7 @@ class SlidesResult(BaseModel):
     cacheable=False,
 )
 def list_slides(given: SlidesInput, context: ToolContext) -> SlidesResult:
-    """List files with a slide's suffix below the roots, without pictures written by tools."""
+    """List slide and image files under the roots, excluding images written by tools."""
     roots = context.roots
     below = roots.input(given.folder, "folder") if given.folder else None
     found: list[SlideRow] = []

@@ -1,4 +1,4 @@
-"""Tools for what surrounds the tumor: lymphocytes by zone, and a proxy of collagen (stroma)."""
+"""Tools for the tumor's surroundings: lymphocytes by zone, and a proxy for collagen (stroma)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mcp_servers.spec import OutputName, Resources, Validity, tool
 
 
 class TilInput(TumorSource):
-    """Widths of the zones."""
+    """Slide, source of the tumor outlines, and zone widths."""
 
     margin_um: float = Field(
         default=100.0, gt=0, description="Half-width of the margin, on both sides of the border"
@@ -40,7 +40,7 @@ class TilInput(TumorSource):
 
 
 class Zone(BaseModel):
-    """Lymphocyte-like nuclei in a zone."""
+    """Area, number and density of lymphocyte-like nuclei in a zone."""
 
     area_mm2: float
     lymphocytes: int
@@ -48,7 +48,7 @@ class Zone(BaseModel):
 
 
 class TilResult(SlideResult):
-    """Densities of lymphocyte-like nuclei per mm², by zone."""
+    """Densities of lymphocyte-like nuclei per mm² in each zone."""
 
     tumor_source: TumorSourceName = Field(description="Method by which the tumor was detected")
     tissue: Zone
@@ -98,7 +98,7 @@ class TilResult(SlideResult):
     title="Tumor-infiltrating lymphocytes",
 )
 def til(given: TilInput, context: ToolContext) -> TilResult:
-    """Measure the lymphocyte densities of a slide."""
+    """Measure lymphocyte densities on a slide, by zone."""
     from mcp_servers.pathology.compute.distance import Border
 
     slide = open_slide(given, context)
@@ -174,13 +174,13 @@ WINDOW_UM = 40.0
 
 
 class StromaInput(TumorSource):
-    """Region in which stroma is measured."""
+    """Region to measure, and source of the tumor outlines."""
 
     band_um: float = Field(default=500.0, gt=0, description="Width of the peritumoral band")
 
 
 class StromaResult(SlideResult):
-    """Shares of tissue, between 0 and 1."""
+    """Stroma measurements as fractions of tissue, between 0 and 1."""
 
     tumor_source: TumorSourceName = Field(description="Method by which the tumor was detected")
     stroma_fraction: float = Field(description="Tissue that is neither tumor nor lymphoid")
@@ -218,7 +218,7 @@ class StromaResult(SlideResult):
     ),
 )
 def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
-    """Measure the stroma of a slide."""
+    """Measure stroma on a slide."""
     from mcp_servers.pathology.compute.distance import Border
 
     slide = open_slide(given, context)
@@ -270,8 +270,9 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
 def coherence(image: U8, mpp: float) -> float | None:
     """Compute the structure tensor's mean coherence over stained pixels; None on glass.
 
-    The coherence is (l1 - l2) / (l1 + l2) of the gradient's outer product averaged over
-    `WINDOW_UM`: 0 if gradients point in all directions, 1 if all fibers are parallel.
+    The coherence is (l1 - l2) / (l1 + l2), from the eigenvalues of the gradient's outer
+    product averaged over `WINDOW_UM`: 0 if gradients point in all directions, 1 if all fibers
+    are parallel.
     """
     green = optical_density(image)[:, :, 1]
     stained = green > 0.1

@@ -1,4 +1,4 @@
-"""Survey of a slide: the pass that the lymphocyte, tumor and stroma tools share."""
+"""Single-pass slide survey shared by the lymphocyte, tumor and stroma tools."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from sage.core.errors import InputError
 COARSEST_MPP = 1.3
 SAMPLES = 24
 LEAST = 1000
-"""Approximate longer side, in pixels, to which small maps are enlarged by a whole factor."""
+"""Approximate longer side, in pixels, to which small maps are upscaled by an integer factor."""
 AT_ONCE = 2
-"""Number of blocks surveyed in parallel; the kernels release the interpreter's lock."""
+"""Number of blocks surveyed in parallel; the kernels release the GIL."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Surveyed:
 
     @property
     def cell_um(self) -> float:
-        """Side of a cell in µm."""
+        """Side length of a grid cell in µm."""
         return CELL_UM
 
     def scale(self, slide: Slide) -> float:
@@ -50,7 +50,7 @@ class Surveyed:
         return self.cell_um / slide.need_mpp()
 
     def inside(self, slide: Slide) -> tuple[int, int]:
-        """Return the rows and columns of the grid that are on the slide."""
+        """Return how many rows and columns of the grid lie within the slide."""
         scale = self.scale(slide)
         return max(1, round(slide.height / scale)), max(1, round(slide.width / scale))
 
@@ -58,10 +58,10 @@ class Surveyed:
 def survey_slide(
     slide: Slide, given: SlideInput, context: ToolContext, *, at_mpp: float = 1.0
 ) -> Surveyed:
-    """Survey a slide, reusing the survey among the tools that a worker runs on the slide.
+    """Survey a slide, or reuse the survey that another tool made in the same worker.
 
-    `at_mpp` is the resolution at which the slide is read, in µm per pixel. Raises `InputError` if
-    the scan is coarser than 1.3 µm per pixel.
+    `at_mpp` is the resolution at which the slide is read, in µm per pixel. Raises
+    `InputError` if the scan is coarser than 1.3 µm per pixel.
     """
     stat = slide.path.stat()
     key = ("survey", str(slide.path), stat.st_mtime_ns, stat.st_size, given.mpp, at_mpp)
@@ -110,10 +110,10 @@ def _survey(slide: Slide, context: ToolContext, at_mpp: float) -> Surveyed:
 def sample_tissue(
     slide: Slide, mask: BoolArray, mask_scale: float, mpp: float, count: int = SAMPLES
 ) -> list[U8]:
-    """Read patches of 256 px spread evenly over a mask; the patches are always the same.
+    """Read patches of 256 px spread evenly over a mask; the choice is deterministic.
 
-    `mask_scale` is level-0 pixels per pixel of the (height, width) mask, and `mpp` the µm per pixel
-    of the patches.
+    `mask_scale` is level-0 pixels per pixel of the (height, width) mask, and `mpp` is the
+    patch resolution in µm per pixel.
     """
     view = slide.view(mpp)
     out = []
@@ -132,10 +132,10 @@ def write_map(
     bounds: tuple[float, float],
     ramp: Ramp,
 ) -> None:
-    """Write a PNG of values between `bounds`, white outside tissue, with scale bar and ramp.
+    """Write a PNG map with scale bar and color ramp, white outside tissue.
 
-    `values` returns some rows of the grid at a time, and `bounds` get the first and last colors.
-    Anything beyond the slide's border is omitted.
+    `values` returns the values for a slice of grid rows, and `bounds` are the values mapped
+    to the first and last colors. Anything beyond the slide's border is omitted.
     """
     height, width = surveyed.inside(slide)
     factor = max(1, LEAST // max(height, width))

@@ -35,7 +35,7 @@ from sage.core.errors import InputError
 
 
 class TilesInput(SlideInput):
-    """Tiling of the slide."""
+    """Slide and tiling options."""
 
     tile_px: int = Field(default=256, ge=16, le=4096, description="Side in pixels at at_mpp")
     at_mpp: float = Field(default=0.5, gt=0, le=32, description="µm per pixel of the tiles")
@@ -54,7 +54,7 @@ class TilesInput(SlideInput):
 
 
 class TilesResult(SlideResult):
-    """Number of tiles and the file of their coordinates."""
+    """Number of tiles and the coordinate file."""
 
     tiles: int
     tile_px: int
@@ -70,9 +70,9 @@ def tile_grid(
 ) -> tuple[I64, F64, Grid, list[str]]:
     """Find the corners (level-0 pixels) of tiles with enough tissue.
 
-    Tiles must also be in the regions, if any are given. The tissue share of each tile and a
-    description of the grid are returned too, with notes on the regions. `mask_scale`
-    is level-0 pixels per pixel of the (height, width) tissue mask.
+    If regions are given, tiles must also be inside them. Each tile's tissue fraction, a
+    description of the grid, and notes on the regions are returned too. `mask_scale` is
+    level-0 pixels per pixel of the (height, width) tissue mask.
     """
     corners, described = every_tile(slide, given)
     share = measure_coverage(tissue, corners, described.patch_size_level0, mask_scale)
@@ -123,7 +123,7 @@ def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
     title="Cut a slide into tiles",
 )
 def tile_slide(given: TilesInput, context: ToolContext) -> TilesResult:
-    """Make the tile grid of a slide."""
+    """Make a slide's tile grid."""
     slide = open_slide(given, context, "bright field")
     context.progress(0.0, "tissue")
     found, view = slide_tissue(slide)
@@ -166,7 +166,7 @@ REGIONS = ("Tumor", "Peritumoral", "Rest")
 
 
 class RegionPatchesInput(TilesInput, TumorSource):
-    """Tiling of the slide and width of the band around the tumor."""
+    """Tiling options and width of the band around the tumor."""
 
     band_um: float = Field(default=500.0, gt=0, description="Width of the peritumoral band")
 
@@ -197,7 +197,7 @@ class RegionPatchesResult(SlideResult):
     title="Extract patches of tumor, its surroundings and the rest",
 )
 def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPatchesResult:
-    """Classify the patches of a slide by region."""
+    """Classify a slide's patches by region."""
     from mcp_servers.pathology.compute.tumor import zones
 
     slide = open_slide(given, context)

@@ -1,4 +1,4 @@
-"""Tool for the tissue mask, which excludes pen marks, dust and glass."""
+"""Tissue mask tool, which excludes pen marks, dust and glass."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ WORKING_MPP = 8.0
 BLUR = 0.025
 """Focus ratio at 1 µm per pixel below which tissue is out of focus.
 
-Measured on cells of two real scans and a painted one, stored as JPEG of quality 75: 98% of sharp
-cells are above 0.027, and 98% of those blurred by a Gaussian of 3 µm are below 0.022, as are half
-of those blurred by 2 µm.
+Measured on cells in two real scans and a painted one, stored as JPEG with quality 75: 98%
+of sharp cells are above 0.027, and 98% of those blurred by a Gaussian of 3 µm are below
+0.022, as are half of those blurred by 2 µm.
 """
 FOCUS_MPP, COARSEST_FOCUS_MPP = 1.0, 1.3
 FOCUS_CELL = 64
-"""Side, in pixels, of the cells that are judged.
+"""Side, in pixels, of the cells in which focus is assessed.
 
-Each cell follows the majority of its neighbors.
+Each cell takes the majority class of its neighbors.
 """
 MAX_OVERVIEW_PIXELS = 16_000_000
 MAX_LEVEL_PIXELS = 40_000_000_000
-"""Maximum size of the level that an overview is made from.
+"""Maximum size, in pixels, of the level from which an overview is made.
 
-Without a pyramid, all of it is decoded.
+Without a pyramid, the whole level is decoded.
 """
 
 
 class TissueInput(SlideInput):
-    """Criteria for tissue."""
+    """Slide and criteria for what counts as tissue."""
 
     min_area_um2: float = Field(default=20_000.0, ge=0, description="Drop smaller pieces")
     fill_holes_um2: float = Field(default=10_000.0, ge=0, description="Fill smaller holes")
@@ -79,7 +79,7 @@ class TissueInput(SlideInput):
 
 
 class TissueResult(SlideResult):
-    """Area of tissue, and its files."""
+    """Tissue area and output files."""
 
     tissue_mm2: float
     tissue_fraction: float = Field(description="Share of the slide, 0 to 1")
@@ -104,11 +104,11 @@ def slide_tissue(
     fill_holes_um2: float = 10_000.0,
     keep_pen: bool = False,
 ) -> tuple[Tissue, View]:
-    """Find the tissue of a whole slide, and the view whose pixels its masks use.
+    """Find a slide's tissue, and the view whose pixels its masks use.
 
-    Raises `InputError` if the level that shows the whole slide has more than `MAX_LEVEL_PIXELS`.
-    Smaller pieces are left out and smaller holes filled; with `keep_pen`, pen marks are treated as
-    tissue.
+    Raises `InputError` if the level that shows the whole slide has more than
+    `MAX_LEVEL_PIXELS`. Pieces below the minimum area are dropped and holes below the limit
+    filled; with `keep_pen`, pen marks are treated as tissue.
     """
     # very large slides are analyzed at lower resolution, so that memory stays bounded
     coarse = slide.need_mpp() * (slide.width * slide.height / MAX_OVERVIEW_PIXELS) ** 0.5
@@ -127,10 +127,10 @@ def slide_tissue(
 
 
 def focus_of(slide: Slide, tissue: Tissue, scale: float) -> float | None:
-    """Compute the share of sampled tissue patches that are out of focus; None without tissue.
+    """Compute the fraction of sampled tissue patches that are out of focus; None without tissue.
 
-    The patches (96 px at 1 µm) are spread evenly over the tissue; `scale` is level-0 pixels per
-    pixel of its mask.
+    The patches (96 px at 1 µm) are spread evenly over the tissue; `scale` is level-0 pixels
+    per mask pixel.
     """
     view = slide.view(FOCUS_MPP)
     picks = spread_over(tissue.mask, 64)
@@ -208,7 +208,7 @@ def blurred_area(
     ),
 )
 def tissue_mask(given: TissueInput, context: ToolContext) -> TissueResult:
-    """Find the tissue of a slide."""
+    """Find a slide's tissue."""
     slide = open_slide(given, context, "bright field")
     context.progress(0.0, "tissue")
     found, view = slide_tissue(
@@ -275,7 +275,7 @@ def outline_areas(slide: Slide, polygons: list[Polygon]) -> Iterator[dict[str, A
 
 
 def tissue_warnings(found: Tissue) -> list[str]:
-    """Return warnings that a reader of the result should see."""
+    """Return warnings about a tissue mask for readers of the result."""
     warnings = []
     share = float(found.mask.mean())
     if share == 0:

@@ -50,7 +50,7 @@ DOUBTFUL_CENTER = "doubtful germinal center"
 
 
 class TlsInput(TumorSource):
-    """Criteria for an aggregate."""
+    """Criteria for detecting aggregates."""
 
     at_mpp: float = Field(
         default=1.0,
@@ -104,7 +104,7 @@ class Aggregate(BaseModel):
 
 
 class TlsResult(SlideResult):
-    """Aggregates of a slide; `aggregates` lists the 50 largest counted ones, the table all."""
+    """Aggregates on a slide; `aggregates` lists the 50 largest counted ones, the table all."""
 
     tumor_source: TumorSourceName = Field(description="Method by which the tumor was detected")
     count: int = Field(description="Lymphoid and doubtful ones; all sums are over these")
@@ -173,7 +173,7 @@ TLS_VALIDITY = Validity(
     title="Tertiary lymphoid structures",
 )
 def tls(given: TlsInput, context: ToolContext) -> TlsResult:
-    """Detect the lymphoid aggregates of a slide."""
+    """Detect lymphoid aggregates on a slide."""
     from mcp_servers.pathology.compute.lymphoid import aggregates
 
     slide = open_slide(given, context)
@@ -237,7 +237,7 @@ class Center(NamedTuple):
 
 
 def not_sought(surveyed: Surveyed) -> list[str]:
-    """Explain why germinal centers were not searched for on this slide; None if they were."""
+    """List the reasons why germinal centers were not searched for; empty if they were."""
     from mcp_servers.measures.compute import LEAST_TISSUE_MM2
 
     why = []
@@ -251,10 +251,10 @@ def not_sought(surveyed: Surveyed) -> list[str]:
 
 
 def outlined_centers(found: Aggregates, tumor: TumorArea, scale: float) -> list[Center]:
-    """Return the cores of counted aggregates.
+    """Return the germinal-center cores of counted aggregates.
 
-    Cores in a tumor that was outlined or found by a model are doubtful. `scale` is level-0 pixels
-    per cell of the grid.
+    Cores inside a tumor that was outlined or found by a model are doubtful. `scale` is
+    level-0 pixels per grid cell.
     """
     centers: list[Center] = []
     for region, (call, own) in enumerate(zip(found.calls, found.cores, strict=True)):
@@ -276,8 +276,8 @@ def locate_aggregates(
 ) -> list[tuple[Aggregate, Polygon]]:
     """Outline each aggregate: counted aggregates by size, then rejected ones.
 
-    `centers` is None if these were not searched for, and `scale` is level-0 pixels per cell of the
-    grid.
+    `centers` is None if germinal centers were not searched for, and `scale` is level-0 pixels
+    per grid cell.
     """
     from mcp_servers.pathology.compute.distance import Border
 
@@ -320,7 +320,7 @@ def locate_aggregates(
 def outline_all(
     drawn: list[tuple[Aggregate, Polygon]], centers: list[Center]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the outlines of aggregates and of germinal centers, also doubtful ones, as features."""
+    """Yield aggregate and germinal-center outlines as features, including doubtful centers."""
     for row, polygon in drawn:
         clear = row.call == "lymphoid"
         yield feature(
@@ -347,7 +347,7 @@ def draw_aggregates(
 ) -> tuple[U8, dict[str, Color]]:
     """Draw aggregates, germinal centers and tumor over a thumbnail; return it and its legend.
 
-    `scale` is level-0 pixels per cell of the tumor's mask.
+    `scale` is level-0 pixels per cell of the tumor mask.
     """
     picture = slide.thumbnail(2048)
     ratio = slide.width / picture.shape[1]
@@ -364,7 +364,7 @@ def draw_aggregates(
 
 
 def measurements(row: Aggregate) -> dict[str, float]:
-    """Return an aggregate's QuPath measurements, without a distance if there is no tumor."""
+    """Return an aggregate's QuPath measurements, omitting the distance if there is no tumor."""
     shown = {
         "Regular nuclei": row.regular_nuclei,
         "Area µm^2": row.area_um2,
@@ -376,7 +376,7 @@ def measurements(row: Aggregate) -> dict[str, float]:
 
 
 def place(distance_um: float, band_um: float) -> Place:
-    """Return an object's zone from its signed distance to the tumor's border."""
+    """Classify an object's zone from its signed distance to the tumor border."""
     if distance_um == float("inf"):
         return "unknown"
     if distance_um <= 0:
@@ -385,9 +385,9 @@ def place(distance_um: float, band_um: float) -> Place:
 
 
 def reason(call: Call, regular: float, contrast: float, background: float) -> str:
-    """Explain why an aggregate is doubtful or rejected, with the relevant figure.
+    """Explain why an aggregate is doubtful or rejected, citing the relevant value.
 
-    A contrast of 1 is none; a background of 1 is usual.
+    A contrast of 1 means none; a background of 1 is typical.
     """
     if call == "lymphoid":
         return ""
@@ -402,7 +402,7 @@ def reason(call: Call, regular: float, contrast: float, background: float) -> st
 
 
 def notes(doubtful: int, rejected: int) -> list[str]:
-    """Return warnings about aggregates that are not clearly lymphoid."""
+    """Return warnings about doubtful and rejected aggregates."""
     out = []
     if doubtful:
         out.append(f"doubtful among the counted aggregates: {doubtful}; see the table's reasons")

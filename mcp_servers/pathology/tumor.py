@@ -1,4 +1,4 @@
-"""Tool for tumor or tumor-like epithelium: mask, outlines, overlay."""
+"""Tool for tumor or tumor-like epithelium: mask, outlines and overlay."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ CLASSICAL_NOTE = (
 
 
 class TumorModel(SlideInput):
-    """A slide, and a trained model to find its tumor, if any."""
+    """A slide and, optionally, a trained model that finds its tumor."""
 
     model: InputPath | None = Field(default=None, description="Model of patch_train")
     weights: InputPath | None = Field(
@@ -61,7 +61,7 @@ class TumorModel(SlideInput):
 
 
 class TumorInput(TumorModel):
-    """Method of tumor detection."""
+    """Options for tumor detection."""
 
     threshold: float | None = Field(
         default=None,
@@ -74,7 +74,7 @@ class TumorInput(TumorModel):
 
 
 class TumorResult(SlideResult):
-    """Area of tumor (tumor-like epithelium without a model), and its files."""
+    """Tumor area (tumor-like epithelium without a model) and output files."""
 
     tumor_mm2: float
     tissue_mm2: float
@@ -113,7 +113,7 @@ TUMOR_VALIDITY = Validity(
 
 @dataclass(frozen=True)
 class TumorArea:
-    """Tumor on the grid of a survey, and its source."""
+    """Tumor mask on a survey's grid, and its source."""
 
     mask: BoolArray
     threshold: float | None
@@ -123,7 +123,7 @@ class TumorArea:
 
     @property
     def method(self) -> Method:
-        """Method: "learned" if a model found the tumor, else "classical"."""
+        """Detection method: "learned" if a model found the tumor, otherwise "classical"."""
         return "learned" if self.source == "learned" else "classical"
 
 
@@ -136,14 +136,14 @@ def tumor_area(
 ) -> TumorArea:
     """Find the tumor from outlines or with a model; without either, it is unknown.
 
-    `source` names the method, "none" with an empty mask if the tumor is unknown. Raises
-    `InputError` if outlines and a model are both given, or the classes of either do not include
-    tumor.
+    The result's `source` names the method, or is "none", with an empty mask, if the tumor is
+    unknown. Raises `InputError` if both outlines and a model are given, or if the classes of
+    either do not include tumor.
 
     Parameters
     ----------
     given : a model, with its weights
-    regions : GeoJSON with the tumor's outlines, below the roots
+    regions : GeoJSON with tumor outlines, under the roots
     """
     survey = surveyed.survey
     if regions is not None:
@@ -161,13 +161,13 @@ def tumor_area(
 
 
 def need_tumor(slide: Slide, given: TumorSource) -> None:
-    """Raise `InputError` if a tool whose every value rests on the tumor got neither source."""
+    """Raise `InputError` if a tool that requires the tumor got neither outlines nor a model."""
     if given.model is None and given.tumor_regions is None:
         raise InputError(f"{slide.path}: {NEEDS_TUMOR}")
 
 
 def resemble_tumor(surveyed: Surveyed, threshold: float | None, min_area_um2: float) -> TumorArea:
-    """Find solid epithelium of large nuclei, which may be tumor, with a note on its limits."""
+    """Find solid epithelium with large nuclei, which may be tumor, with notes on limitations."""
     from mcp_servers.pathology.compute.tumor import PALE, tumor_mask
 
     mask, used = tumor_mask(surveyed.survey, threshold=threshold, min_area_um2=min_area_um2)
@@ -180,19 +180,20 @@ def resemble_tumor(surveyed: Surveyed, threshold: float | None, min_area_um2: fl
 
 
 def means_tumor(label: str) -> bool:
-    """Check whether a class of this name means tumor and nothing else.
+    """Check whether a class name means tumor and nothing else.
 
-    Only exact names match, ignoring case and surrounding spaces, underscores and hyphens, and also
-    QuPath's classes derived from them ("Tumor: Positive"). Other names that contain such a word do
-    not: "non_tumor", "tumor stroma", "tumor-free", "peritumoral" and "tumor necrosis" all mean that
-    the region is not tumor. The user must say what any other name means.
+    Only exact names match, ignoring case and surrounding spaces, underscores and hyphens, and
+    also QuPath's classes derived from them ("Tumor: Positive"). Other names that contain such
+    a word do not: "non_tumor", "tumor stroma", "tumor-free", "peritumoral" and "tumor
+    necrosis" all mean that the region is not tumor. The user must map any other name
+    explicitly.
     """
     base = label.casefold().partition(":")[0]
     return base.strip(" \t\r\n_-") in TUMOR
 
 
 def tumor_outlines(path: Path) -> tuple[list[Polygon], list[str]]:
-    """Read the outlines whose class means tumor, or all if none has a class, with notes.
+    """Read the outlines whose class means tumor, or all if none has a class; return notes too.
 
     Raises `InputError` if there are classes but none means tumor.
     """
@@ -222,10 +223,10 @@ def predict_tumor(
     threshold: float | None,
     min_area_um2: float,
 ) -> TumorArea:
-    """Predict the tumor with the requested model, which a plugin reads.
+    """Predict the tumor with the requested model, which a plugin loads.
 
     The plugin registers a function under `sage.tumor`. It takes the first four arguments and
-    returns the probability of tumor on the survey's grid, with warnings.
+    returns the tumor probability on the survey's grid, with warnings.
 
     Raises `InputError` if there is no such plugin.
     """
@@ -246,7 +247,7 @@ def predict_tumor(
 def to_thumbnail(
     mask: BoolArray | F32, slide: Slide, surveyed: Surveyed, picture_width: int, height: int
 ) -> F32:
-    """Resample a grid of the survey to the size of a thumbnail."""
+    """Resample a mask on the survey grid to the thumbnail's size."""
     k = surveyed.scale(slide) * picture_width / slide.width
     move = np.array([[k, 0, 0], [0, k, 0]], dtype=np.float64)
     values: AnyArray = mask.view(np.uint8) if mask.dtype == np.bool_ else mask
@@ -264,7 +265,7 @@ def to_thumbnail(
     title="Tumor regions",
 )
 def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
-    """Find the tumor of a slide."""
+    """Find tumor on a slide."""
     from mcp_servers.pathology.compute.tumor import tumor_score
 
     slide = open_slide(given, context)

@@ -1,4 +1,4 @@
-"""Iteration over a slide's tissue in blocks, so that memory stays bounded."""
+"""Iteration over a slide's tissue in blocks, which limits memory use."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from mcp_servers.slides.view import Block, View
 
 @dataclass(frozen=True)
 class Piece(Block):
-    """A block, and the tissue in its image (height, width)."""
+    """A block of a slide and its (height, width) tissue mask."""
 
     tissue: BoolArray
 
     def owns(self, column: F64, row: F64) -> BoolArray:
-        """Return a mask of the points (block pixels) in the block itself, not in its halo."""
+        """Return a mask of the points (block pixels) inside the block, excluding its halo."""
         top, bottom, left, right = self.inner
         return np.asarray(
             (column >= left) & (column < right) & (row >= top) & (row < bottom), dtype=bool
         )
 
     def to_seam(self, column: F64, row: F64) -> F64:
-        """Compute the distance in pixels from points to the border of the block itself."""
+        """Compute each point's distance in pixels to the block's border, excluding the halo."""
         top, bottom, left, right = self.inner
         across = np.minimum(column - left, right - column)
         return np.asarray(np.minimum(across, np.minimum(row - top, bottom - row)))
@@ -45,10 +45,10 @@ def walk(
     message: str = "",
     span: tuple[float, float] = (0.0, 1.0),
 ) -> Iterator[Piece]:
-    """Iterate over the blocks of a view that contain some of `mask`.
+    """Iterate over the blocks of a view that contain part of `mask`.
 
-    Progress and cancellation are handled. `mask_scale` is level-0 pixels per mask pixel, and `span`
-    the range of the overall progress to report.
+    Reports progress and handles cancellation. `mask_scale` is level-0 pixels per mask pixel,
+    and `span` is the range of overall progress to report.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def walk(
     rows, columns = -(-view.height // size), -(-view.width // size)
 
     def window(x: int, y: int, width: int, height: int) -> BoolArray:
-        """Return the mask under a rectangle of the view, at the view's resolution."""
+        """Return the part of the mask under a rectangle of the view, at view resolution."""
         x0, y0 = x * ratio, y * ratio
         move = np.array([[ratio, 0, x0], [0, ratio, y0]], dtype=np.float64)
         flags = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP

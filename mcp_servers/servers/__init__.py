@@ -1,1 +1,1 @@
-"""MCP servers for the registry: stdio and streamable HTTP."""
+"""MCP servers for the registry, over stdio and streamable HTTP."""

@@ -1,7 +1,8 @@
-"""Questions to the client during a call: a slide's pixel size, or the client's roots.
+"""Questions to the client during a call, about a slide's pixel size or the client's roots.
 
-In protocol 2026-07-28, a call ends with `InputRequiredResult` and the client calls again with the
-answers; in earlier versions, the server sends its own request while the call waits.
+In protocol 2026-07-28, a call ends with `InputRequiredResult` and the client calls again
+with the answers; in earlier versions, the server sends its own request while the call
+waits.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ROOTS = "roots"
 
 
 class InputNeeded(Exception):  # noqa: N818 - not an error
-    """The call needs an answer from the client to continue."""
+    """The call needs an answer from the client before it can continue."""
 
     def __init__(self, result: types.InputRequiredResult) -> None:
         super().__init__("input needed")

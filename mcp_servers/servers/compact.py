@@ -1,8 +1,8 @@
 """Compact discovery: three tools that find, describe and call all other tools.
 
-A client that lists every tool with its schema spends tens of thousands of tokens before the first
-question. With compact discovery it lists only these three, searches by words, and reads the schema
-of the tool to call.
+A client that lists every tool with its schema spends tens of thousands of tokens before
+the first question. With compact discovery, it lists only these three tools, searches by
+keyword, and reads the schema of the tool that it will call.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ EMPTY_WORDS = frozenset({
     "it", "of", "on", "or", "that", "the", "there", "these", "this", "to", "what", "where", "which",
     "who", "with",
 })  # fmt: skip
-"""Words that do not distinguish tools."""
+"""Stop words, which do not distinguish tools."""
 
 READS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
 
 def describe_arguments(*required: str, **properties: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of a tool's arguments."""
+    """Return the JSON schema for a tool's arguments."""
     schema = {"type": "object", "properties": properties, "additionalProperties": False}
     return schema | ({"required": list(required)} if required else {})
 
@@ -78,10 +78,10 @@ TOOLS = {tool.name: tool for tool in (SEARCH_TOOL, DESCRIBE_TOOL, CALL_TOOL)}
 
 
 def search_tools(specs: Iterable[ToolSpec], query: str) -> dict[str, Any]:
-    """Search tools by words in their name, summary or arguments, and list the best matches first.
+    """Search tools for keywords in the name, summary or arguments; best matches first.
 
-    A word in the name or title counts three times, in the summary twice, and in an argument once;
-    rare words count more (by the logarithm of their document frequency).
+    A word in the name or title counts three times, in the summary twice, and in an argument
+    once; rare words count more (by the logarithm of inverse document frequency).
     """
     texts = {spec.name: _fields(spec) for spec in specs}
     by_name = {spec.name: spec for spec in specs}

@@ -19,15 +19,15 @@ from mcp_servers.servers.options import Limits
 from mcp_servers.spec import Output, ToolRun, ToolSpec, map_texts
 
 SCHEME = "sage://output/"
-"""Prefix of resource addresses, which name files below the server's output folder."""
+"""URI prefix of resources, which name files below the server's output folder."""
 
 PREVIEW = 1024
-"""Longest side of a reduced image, in pixels."""
+"""Longest side of a preview image, in pixels."""
 STATES = ["queued", "running", "done", "failed", "cancelled"]
 
 
 def envelope_schema(result: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the JSON schema of a call's result: the job's state, and the result once finished.
+    """Return the JSON schema of a call's envelope: the job's state, and the result once finished.
 
     `result` is the schema of the tool's own result; None allows any object.
     """
@@ -65,7 +65,7 @@ def envelope_schema(result: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def strip_titles(schema: Any) -> Any:
-    """Remove the titles of a schema, which repeat the names of fields."""
+    """Remove titles from a schema, since they only repeat field names."""
     if isinstance(schema, list):
         return [strip_titles(item) for item in schema]
     if not isinstance(schema, dict):
@@ -104,12 +104,12 @@ def describe(spec: ToolSpec) -> types.Tool:
 
 
 def make_link(path: str, output: Output) -> dict[str, Any]:
-    """Describe a file below the output folder, with its resource address."""
+    """Make a resource link to a file below the output folder."""
     return {"path": path, "uri": SCHEME + quote(path), **output.model_dump(exclude={"name"})}
 
 
 def make_envelope(status: dict[str, Any], run: ToolRun | None, prefix: str) -> dict[str, Any]:
-    """Make the structured content of a call; `prefix` is the job's folder in the output folder."""
+    """Make a call's structured content; `prefix` is the job's folder within the output folder."""
     files = []
     result: Any = None
     if run is not None:
@@ -131,7 +131,7 @@ def make_envelope(status: dict[str, Any], run: ToolRun | None, prefix: str) -> d
 def make_blocks(
     structured: dict[str, Any], output: Path, bounds: Limits
 ) -> tuple[list[types.ContentBlock], dict[str, Any]]:
-    """Make the content blocks of an envelope: its JSON, images, and links to files.
+    """Make an envelope's content blocks: its JSON, images, and links to files.
 
     A result above the size limit is written to a file, which the envelope names.
     """
@@ -158,9 +158,9 @@ def make_blocks(
 
 
 def load_image(path: Path, mime: str, most: int) -> types.ImageContent | None:
-    """Load an image as content, as a smaller JPEG if the file has more than `most` bytes.
+    """Load an image as content, downsized to JPEG if the file has more than `most` bytes.
 
-    Return None if the file is missing or not an image; its link remains.
+    Returns None if the file is missing or not an image; its link remains.
     """
     if not path.is_file():
         return None
@@ -184,7 +184,7 @@ def load_image(path: Path, mime: str, most: int) -> types.ImageContent | None:
 def spill_to_file(
     structured: dict[str, Any], text: str, output: Path, bounds: Limits
 ) -> dict[str, Any]:
-    """Write the envelope (as JSON `text`) to a file below `output` and return a short version."""
+    """Write the envelope (`text`, as JSON) to a file below `output`; return a short version."""
     name = f"results/{structured['job']}.json"
     with ToolContext(Roots((), output)).writing(name) as path:
         path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Access control over HTTP: the Host and Origin of a request, then its bearer token."""
+"""HTTP access control: checks a request's Host and Origin, then its bearer token."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Gate:
-    """ASGI middleware that blocks requests without the right Host, Origin and token."""
+    """ASGI middleware that rejects requests without a valid Host, Origin and token."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Gate:
         self.listener = listener
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer 421, 403 or 401 to a request that is not allowed; /healthz is open to anyone."""
+        """Answer 421, 403 or 401 to a request that is not allowed; /healthz needs no token."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
@@ -71,7 +71,7 @@ class Gate:
         return who is not None
 
     def refusal(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
-        """Return status and reason to refuse a request, or None if it is allowed."""
+        """Return the status and reason for refusing a request, or None if it is allowed."""
         hosts = _values(headers, b"host")
         host = parse_authority(hosts[0]) if len(hosts) == 1 else None
         if host is None or (self.hosts and not _is_allowed(host, self.hosts)):
@@ -84,7 +84,7 @@ class Gate:
         return None
 
     def _same_origin(self, text: str, host: Authority) -> bool:
-        """Check whether the page came from the host that it calls, or from an allowed host."""
+        """Check whether the page came from the host being called or from an allowed host."""
         origin = parse_origin(text)
         if origin is None:
             return False
@@ -93,7 +93,7 @@ class Gate:
 
     @staticmethod
     def authorized(headers: list[tuple[bytes, bytes]], expected: bytes) -> bool:
-        """Check, in constant time, that exactly one Authorization header carries the token."""
+        """Check, in constant time, that exactly one Authorization header contains the token."""
         given = [value for name, value in headers if name.lower() == b"authorization"]
         if len(given) != 1:
             return False

@@ -1,4 +1,4 @@
-"""Health and metrics of a server: /healthz for anyone, /metrics (OpenMetrics) with the token."""
+"""Server health and metrics: public /healthz, and token-protected /metrics (OpenMetrics)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METRICS = "/metrics"
 
 
 def make_gauges(name: str, help_text: str, label: str, values: Mapping[str, float]) -> Metric:
-    """Make a gauge with one value per label."""
+    """Make a gauge metric with one value per label."""
     family = GaugeMetricFamily(name, help_text, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)
@@ -24,7 +24,7 @@ def make_gauges(name: str, help_text: str, label: str, values: Mapping[str, floa
 
 
 def make_counters(name: str, help_text: str, label: str, values: Mapping[str, float]) -> Metric:
-    """Make a counter with one value per label; its samples end with `_total`."""
+    """Make a counter metric with one value per label; its samples end with `_total`."""
     family = CounterMetricFamily(name, help_text, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)
@@ -32,7 +32,7 @@ def make_counters(name: str, help_text: str, label: str, values: Mapping[str, fl
 
 
 class Watch:
-    """Answers health and metrics requests, and counts the server's responses.
+    """Handler of health and metrics requests that also counts the server's responses.
 
     `collect_more` returns further metrics for each request.
     """
@@ -60,7 +60,7 @@ class Watch:
         return True
 
     def collect(self) -> Iterable[Metric]:
-        """Collect all metrics, like a registry of prometheus_client."""
+        """Collect all metrics, as a prometheus_client registry does."""
         yield from self.process.collect()
         yield make_counters("sage_http_answers", "Answers by status.", "status", self.answers)
         yield from self.collect_more()

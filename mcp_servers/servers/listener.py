@@ -1,10 +1,12 @@
 """Listening socket that strangers cannot exhaust: few connections, each with a time limit.
 
-A connection has some seconds to send the head of an allowed request, counted from the moment it is
-accepted, so that a TLS handshake that never ends counts too. If all places are taken, the oldest
-connection that never sent such a request is closed, then the oldest that waits, then the oldest
-stream, else answer, of the person who holds the most. A caller with the token therefore always
-finds a place, however many connections are opened and left open, and no person locks out another.
+A connection has a few seconds to send the head of an allowed request, counted from the
+moment it is accepted, so that an unfinished TLS handshake counts too. If all slots are
+taken, a connection is closed to make room. The first choice is the oldest connection that
+never sent such a request, then the oldest idle connection, then the oldest stream (or
+else response) of the person with the most connections. A caller with the token can
+therefore always connect, however many connections are opened and left open, and no person
+can lock out another.
 """
 
 from __future__ import annotations
@@ -17,15 +19,16 @@ from dataclasses import dataclass
 from typing import Any
 
 Peer = tuple[str, int]
-"""Remote address and port, which identify a connection."""
+"""Remote address and port that identify a connection."""
 
 
 @dataclass
 class Held:
     """An open connection; `deadline` closes it, and `known` means that it sent an allowed request.
 
-    `busy` counts the requests in progress: a new request may overlap the previous one. `person` is
-    who sent the last one, and `reads` if it only reads, as every stream does.
+    `busy` counts the requests in progress, since a new request may overlap the previous one.
+    `person` sent the last request, and `reads` is true if that request only reads, as every
+    stream does.
     """
 
     socket: socket.socket
@@ -47,7 +50,7 @@ class Held:
         self.deadline = asyncio.get_running_loop().call_later(seconds, self.close)
 
     def close(self) -> None:
-        """Close the connection; the event loop notices and frees the rest."""
+        """Close the connection; the event loop notices and releases the other resources."""
         self.cancel_deadline()
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
@@ -59,7 +62,7 @@ class BoundedListener(socket.socket):
     def __init__(
         self, family: socket.AddressFamily, *, most: int, head_seconds: float, body_seconds: float
     ) -> None:
-        """Create a socket with at most `most` open connections."""
+        """Create a socket that allows at most `most` open connections."""
         # The event loop disables send delays only if the protocol is named (else 40 ms per call).
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self.most = most
@@ -68,11 +71,11 @@ class BoundedListener(socket.socket):
         self.held: dict[Peer, Held] = {}
 
     def listen(self, backlog: int = 0) -> None:
-        """Listen with a queue of 128, however few connections the event loop accepts in a turn."""
+        """Listen with a backlog of 128, however few connections the loop accepts per turn."""
         super().listen(max(backlog, 128))
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept the next connection, closing another to make room or else refusing it at once."""
+        """Accept the next connection, closing another to make room, or refuse it immediately."""
         connection, address = super().accept()
         held = Held(connection)
         if len(self.held) >= self.most and not self._make_room():
@@ -83,7 +86,7 @@ class BoundedListener(socket.socket):
         return connection, address
 
     def _make_room(self) -> bool:
-        """Forget closed connections; if there are none, close one that can be spared."""
+        """Discard closed connections; if there are none, close an expendable connection."""
         open_ones = {peer: held for peer, held in self.held.items() if held.socket.fileno() != -1}
         if len(open_ones) == len(self.held):
             waiting = [peer for peer, held in open_ones.items() if held.deadline is not None]
@@ -101,19 +104,19 @@ class BoundedListener(socket.socket):
         return True
 
     def admit(self, peer: Peer, person: str = "", *, reads: bool = False) -> None:
-        """Admit a request from `peer`; its body must arrive in time."""
+        """Admit a request from `peer`; its body must arrive before the deadline."""
         if held := self.held.get(peer):
             held.known, held.person, held.reads = True, person, reads
             held.busy += 1
             held.set_deadline(self.body_seconds)
 
     def finish_request(self, peer: Peer) -> None:
-        """Note that the request is complete; the response may take any time."""
+        """Record that a request has arrived in full; the response has no time limit."""
         if held := self.held.get(peer):
             held.cancel_deadline()
 
     def idle(self, peer: Peer) -> None:
-        """Note that the request is answered; the next one must arrive in time."""
+        """Record that a request was answered; the next must arrive before the deadline."""
         if held := self.held.get(peer):
             held.busy -= 1
             if not held.busy:

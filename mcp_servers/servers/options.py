@@ -1,7 +1,7 @@
-"""Limits and network address of a server, and parsing of Host and Origin headers.
+"""Server limits and network address, and parsing of Host and Origin headers.
 
-Names are parsed and compared in full, host with host and port with port, so that no prefix, user
-part or odd spelling passes for another name.
+Names are parsed and compared in full, host with host and port with port, so that no
+prefix, user part or odd spelling passes for another name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mcp_servers.servers.prune import Bounds
 from sage.core.errors import InputError
 
 Authority = tuple[str, int | None]
-"""A lowercase host and its port, which is None if not given."""
+"""A lowercase host and its port, or None if no port is given."""
 
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?")
 _ORIGIN = re.compile(r"(https?)://(.+)")
@@ -24,12 +24,12 @@ KEEP_ALL = Bounds()
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a server, with sizes in bytes and times in seconds.
+    """Server limits, with sizes in bytes and times in seconds.
 
-    A call that takes longer than `wait` returns a job handle; `wait_with_progress` applies instead
-    if the caller asked for progress notifications, each of which resets the caller's timeout. A
-    client that supports tasks gets a task after `task_after`. At most `jobs` wait or run. Outputs
-    of calls are pruned to `outputs`.
+    A call that takes longer than `wait` returns a job handle; `wait_with_progress` applies
+    instead if the caller asked for progress notifications, each of which resets the caller's
+    timeout. A client that supports tasks gets a task after `task_after`. At most `jobs` jobs
+    wait or run at a time. Call outputs are pruned according to `outputs`.
     """
 
     request: int = 1 << 20
@@ -46,11 +46,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class HttpOptions:
-    """Address and access of the HTTP server; without a token it is on loopback only.
+    """Address and access options of the HTTP server, which without a token is loopback-only.
 
-    `certificate` and `key` are PEM files; if given, the server uses TLS only. At most `connections`
-    are open at once; the head of a request must arrive within `head_seconds`, and its body within
-    `body_seconds`.
+    `certificate` and `key` are PEM files; if given, the server accepts only TLS. At most
+    `connections` are open at a time; a request's head must arrive within `head_seconds`, and
+    its body within `body_seconds`.
     """
 
     host: str = "127.0.0.1"
@@ -65,7 +65,7 @@ class HttpOptions:
 
     @property
     def on_loopback(self) -> bool:
-        """True if only this machine can reach the server."""
+        """True if the server is reachable only from this machine."""
         return is_loopback(self.host)
 
     def check(self) -> None:

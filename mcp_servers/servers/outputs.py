@@ -1,4 +1,4 @@
-"""Output files of calls as MCP resources: listed, read and pruned."""
+"""Output files of calls as MCP resources that can be listed, read and pruned."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mcp_servers.servers.options import Limits
 from mcp_servers.servers.prune import prune
 
 RECENT = 200
-"""Number of files that `resources/list` offers, the latest first."""
+"""Number of files that `resources/list` returns, most recent first."""
 PRUNE_EVERY = 50
-"""Number of calls between checks of the outputs' size and age."""
+"""Number of calls between checks of the size and age of outputs."""
 
 
 class Outputs:
@@ -33,7 +33,7 @@ class Outputs:
         self.removed = 0
 
     def remember(self, files: list[dict[str, Any]]) -> None:
-        """Add the files of a call at the front of the recent files."""
+        """Add a call's files to the front of the recent files."""
         known = {file["uri"] for file in files}
         kept = [row for row in self.recent if row["uri"] not in known]
         fresh = [file for file in files if file["mime"] != "inode/directory"]
@@ -50,7 +50,7 @@ class Outputs:
                        if not any(row["path"].startswith(name) for name in gone)]  # fmt: skip
 
     def list(self) -> types.ListResourcesResult:
-        """List the recent files, the latest first."""
+        """List recent files, most recent first."""
         return types.ListResourcesResult(
             resources=[
                 types.Resource(
@@ -61,7 +61,10 @@ class Outputs:
         )
 
     def read(self, uri: str) -> types.ReadResourceResult:
-        """Read an output file, as text if possible; raises `MCPError` above the size limit."""
+        """Read an output file, as text if possible.
+
+        Raises `MCPError` if the file exceeds the size limit.
+        """
         if not uri.startswith(SCHEME):
             raise MCPError(types.INVALID_PARAMS, f"addresses must start with {SCHEME}")
         name = unquote(uri.removeprefix(SCHEME))
@@ -86,7 +89,7 @@ class Outputs:
 
 
 async def list_templates(ctx: Any, params: Any) -> types.ListResourceTemplatesResult:
-    """List the only resource template."""
+    """List the server's single resource template."""
     template = types.ResourceTemplate(
         uri_template=SCHEME + "{+path}",
         name="output file",

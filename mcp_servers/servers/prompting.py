@@ -1,4 +1,4 @@
-"""Prompts that a client offers its user, and completion of their arguments."""
+"""Prompts that a client offers its user, and completion of prompt arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST = 500
 
 @dataclass(frozen=True)
 class PromptSpec:
-    """A prompt: its text is `prompts/NAME.md`, where {argument} is a placeholder."""
+    """A prompt; its text is in `prompts/NAME.md`, where {argument} is a placeholder."""
 
     name: str
     title: str
@@ -74,7 +74,10 @@ async def list_prompts(ctx: Any, params: Any) -> types.ListPromptsResult:
 
 
 async def get_prompt(ctx: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-    """Return a prompt's text with arguments filled in; raises `MCPError` for wrong arguments."""
+    """Return a prompt's text with arguments filled in.
+
+    Raises `MCPError` if the arguments are wrong.
+    """
     name, arguments = params.name, params.arguments or {}
     prompt = PROMPTS.get(name)
     if prompt is None:

@@ -1,4 +1,4 @@
-"""Removal of old outputs of a server's calls, by age and size, unless still needed.
+"""Removal of old call outputs, by age and size, unless they are still needed.
 
 Each call writes into its own folder, `TOOL/HANDLE`, below the output folder.
 """
@@ -33,7 +33,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Pruned:
-    """Removed and remaining outputs."""
+    """Call folders removed, and counts and sizes of what was freed and kept."""
 
     removed: tuple[Path, ...]
     freed: int

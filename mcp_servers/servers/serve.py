@@ -1,4 +1,4 @@
-"""Running of a server over standard input and output, or over streamable HTTP."""
+"""Running a server over standard input and output, or over streamable HTTP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PATH = "/mcp"
 AT_ONCE = 16
-"""Connections accepted in a row before open connections get their turn."""
+"""Number of connections accepted in a row before open connections get their turn."""
 
 
 def serve_stdio(server: ToolServer) -> None:
@@ -43,7 +43,7 @@ def serve_stdio(server: ToolServer) -> None:
 def http_app(
     server: ToolServer, options: HttpOptions, listener: BoundedListener | None = None
 ) -> Any:
-    """Build the ASGI application: the gate (Host, Origin, token), a body limit, and MCP at /mcp."""
+    """Build the ASGI app: access gate (Host, Origin, token), body limit, and MCP at /mcp."""
     from mcp.server.transport_security import TransportSecuritySettings
 
     app = server.build().streamable_http_app(
@@ -73,7 +73,7 @@ def serve_http(
 
 
 def listen(options: HttpOptions) -> BoundedListener:
-    """Bind a socket, so that clients can connect as soon as they know the address.
+    """Bind a listening socket, so that clients can connect as soon as they know the address.
 
     Raises `InputError` if the address cannot be bound or would be open to strangers.
     """
@@ -141,7 +141,7 @@ def serve_app(
 def _ended_by_sigterm() -> Iterator[None]:
     """Make SIGTERM end the program normally: uvicorn raises it again after the last response.
 
-    By default, that signal would kill the program and leave running jobs behind.
+    By default, the signal would kill the program and leave running jobs behind.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

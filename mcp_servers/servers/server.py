@@ -1,4 +1,4 @@
-"""MCP server for the registry: every call is a job, and long jobs are returned as handles."""
+"""MCP server for the registry, in which every call is a job and long jobs return handles."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ JOB_TOOLS = {
     ),
     "job_cancel": ("Cancel a job", "Cancel a job that is queued or running."),
 }
-"""Title and description of each job tool."""
+"""Title and description for each job tool."""
 PRIORITY = "sage/priority"
 MOST_PRIORITY = 100
 
 
 class ToolServer:
-    """Handlers of MCP requests: `workers` run the tools, `inline` those that control SAGE."""
+    """Handlers of MCP requests; `workers` run the tools, and `inline` those that control SAGE."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class ToolServer:
         """Serve the tools of both registries under the same roots.
 
         `full` lists every tool with its schema, not only the three that find and call the others.
-        `ask_roots` uses the folders that the client names instead of `roots`' inputs, for a client
-        that started the server. `lasting` keeps unfinished jobs for the next server. `callers`
-        decides who may call a tool over HTTP.
+        `ask_roots` uses the folders that the client names instead of the inputs in `roots`, for a
+        client that started the server. `lasting` keeps unfinished jobs for the next server.
+        `callers` decides who may call a tool over HTTP.
         """
         self.name = name
         self.callers = callers
@@ -96,7 +96,7 @@ class ToolServer:
                 self._resubmit(handle, job, self.unfinished)
 
     def specs(self) -> dict[str, ToolSpec]:
-        """All served tools, by name."""
+        """Specifications of all served tools, by name."""
         return {spec.name: spec for home in self.homes for spec in home.registry.all()}
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
@@ -107,14 +107,14 @@ class ToolServer:
         return spec.input_schema if spec is not None else None
 
     def _hide(self, value: Any) -> Any:
-        """Shorten the paths of the roots, the program and the user's folder in `value`."""
+        """Shorten paths of the roots, the program and the user's folder in `value`."""
         places = (sys.prefix, Path(__file__).parents[2], tempfile.gettempdir(), Path.home())
         return hide_folders(value, (*self.roots.readable, *(Path(place) for place in places)))
 
     # --- tools ---
 
     async def list_tools(self, ctx: Any, params: Any) -> types.ListToolsResult:
-        """List the tools that find and call the others, or in full mode all with schemas."""
+        """List the tools that find and call the others, or in full mode all tools with schemas."""
         if not self.full:
             return types.ListToolsResult(tools=[*compact.TOOLS.values(), *_job_tools(None)])
         tools = [content.describe(spec) for spec in self.specs().values()]
@@ -123,9 +123,10 @@ class ToolServer:
     async def call_tool(
         self, ctx: Any, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult | dict[str, Any]:
-        """Run a tool, or answer about a job; errors of the tool become its result.
+        """Run a tool, or answer a job request; tool errors become its result.
 
-        A client that supports tasks gets a task if the call takes longer than `Limits.task_after`.
+        A client that supports tasks gets a task if the call takes longer than
+        `Limits.task_after`.
         """
         name, arguments = params.name, params.arguments or {}
         if len(json.dumps(arguments)) > self.limits.request:
@@ -168,7 +169,7 @@ class ToolServer:
             await anyio.to_thread.run_sync(self.callers.refund, admitted)
 
     async def _admit_reading(self, ctx: Any, exported: str = "") -> None:
-        """Raise `MCPError` if the person may not read results, or export this output."""
+        """Raise `MCPError` if the person may not read results or export this output."""
         if self.callers is None:
             return
         who = ctx.request.scope["state"]["person"]
@@ -211,7 +212,7 @@ class ToolServer:
         return job
 
     def _discover(self, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
-        """Answer a call of search_tools or describe_tool."""
+        """Answer a call to search_tools or describe_tool."""
         specs = self.specs()
         wanted = str(arguments.get("query" if name == "search_tools" else "name", ""))[:500]
         if name == "search_tools":
@@ -224,7 +225,7 @@ class ToolServer:
         return types.CallToolResult(content=[text], structured_content=found)
 
     async def _adopt_client_roots(self, ctx: Any, params: types.CallToolRequestParams) -> None:
-        """Adopt the client's folders at the first call if no root was given."""
+        """Adopt the client's folders on the first call if no root was given."""
         if not self.ask_roots:
             return
         folders = await asking.ask_folders(ctx, params)
@@ -272,12 +273,12 @@ class ToolServer:
         self.prefixes[handle], self.owners[handle] = job.prefix, job.owner
 
     def close(self) -> None:
-        """Save the jobs that end from now on for the next server."""
+        """Close the server, saving jobs that end from now on for the next server."""
         if self.unfinished is not None:
             self.unfinished.closing = True
 
     def _jobs(self) -> list[Job]:
-        """Return all known jobs, both of the workers and inline."""
+        """Return all known jobs, both worker and inline jobs."""
         return [job for home in self.homes for job in home.jobs.copy().values()]
 
     def metrics(self) -> list[Metric]:
@@ -301,7 +302,11 @@ class ToolServer:
         return next((home for home in self.homes if job_id in home.jobs), self.workers)
 
     def _find(self, ctx: Any, job_id: str, *, cancel: bool) -> Job:
-        """Find a job; raises `InputError` if it is unknown, or to cancel another caller's."""
+        """Find a job by its identifier.
+
+        Raises `InputError` if the job is unknown, or if `cancel` is true and another caller owns
+        it.
+        """
         job = self._home(job_id).get(job_id)
         if cancel and self.owners.get(job_id) not in ("", None, _owner(ctx)):
             raise InputError(f'job "{job_id}" belongs to another caller, who alone can cancel it')
@@ -376,14 +381,14 @@ class ToolServer:
         return self._hide(tasks.make_detail(job, await self._answer(job) if ended else None))  # type: ignore[no-any-return]
 
     async def cancel_task(self, ctx: Any, params: tasks.TaskParams) -> dict[str, Any]:
-        """Cancel a task; `get_task` reports when the task has ended."""
+        """Cancel a task; `get_task` reports when it has ended."""
         await self._admit_reading(ctx)
         job = self._task(ctx, params, cancel=True)
         self._home(job.id).cancel(job)
         return {}
 
     async def update_task(self, ctx: Any, params: tasks.UpdateParams) -> dict[str, Any]:
-        """Acknowledge answers, although no task asks questions."""
+        """Acknowledge answers from the client, although tasks never ask questions."""
         self._task(ctx, params)
         return {}
 
@@ -403,7 +408,7 @@ class ToolServer:
     # --- resources ---
 
     async def list_resources(self, ctx: Any, params: Any) -> types.ListResourcesResult:
-        """List the files that calls of this server wrote, the latest first."""
+        """List files written by calls to this server, most recent first."""
         await self._admit_reading(ctx)
         return self.outputs.list()
 
@@ -421,7 +426,7 @@ class ToolServer:
     # --- prompts ---
 
     async def complete(self, ctx: Any, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """Complete a prompt's argument (cohorts, endpoints or folders), or a resource's (files)."""
+        """Complete a prompt argument (cohort, endpoint, folder) or a resource argument (file)."""
         await self._admit_reading(ctx)
         if isinstance(params.ref, types.PromptReference):
             given = (params.context.arguments if params.context else None) or {}
@@ -439,7 +444,7 @@ class ToolServer:
         )
 
     def build(self) -> Server[Any]:
-        """Build the SDK's server with these handlers."""
+        """Build an SDK server with these handlers."""
         server: Server[Any] = Server(
             self.name,
             version=own_version(),
@@ -502,10 +507,10 @@ def _inner_call(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _owner(ctx: Any) -> str:
-    """Name the caller that owns a job: the person behind a proxy, else the session over HTTP.
+    """Identify the caller that owns a job: the person behind a proxy, else the HTTP session.
 
-    Empty over stdio, which has one caller, and in the protocol without sessions, in which a job
-    belongs to whoever holds its random handle.
+    Empty over stdio, which has one caller, and in the sessionless protocol, in which a job
+    belongs to any caller that holds its random handle.
     """
     request = ctx.request
     if request is None:
@@ -515,7 +520,7 @@ def _owner(ctx: Any) -> str:
 
 
 def _priority(ctx: Any) -> int:
-    """Return the priority in the request's `_meta`, by default 0."""
+    """Return the priority from the request's `_meta`, 0 by default."""
     given = (ctx.meta or {}).get(PRIORITY, 0)
     if not isinstance(given, int) or isinstance(given, bool) or abs(given) > MOST_PRIORITY:
         raise InputError(
@@ -525,7 +530,7 @@ def _priority(ctx: Any) -> int:
 
 
 def complete_argument(roots: Roots, argument: str, given: Mapping[str, str]) -> list[str]:
-    """Return values for a prompt's argument that exist under the roots."""
+    """Return completions for a prompt argument that exist under the roots."""
     context = ToolContext(roots)
     if argument == "slides":
         return list(list_slides(SlidesInput(), context).folders)

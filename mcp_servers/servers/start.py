@@ -1,4 +1,4 @@
-"""Opening and closing of a server together with its workers."""
+"""Opening and closing a server together with its workers."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def open_server(
     """Open a server for one suite or for all; its workers stop when the block ends.
 
     `drive` runs the `sage` command; with it, the knowledge suite can start and review runs.
-    `full`, `ask_roots` and `lasting` are passed to the server. Raises `InputError` if the suite
-    does not exist.
+    `full`, `ask_roots` and `lasting` are passed to the server. Raises `InputError` if the
+    suite does not exist.
     """
     from mcp_servers.servers.server import ToolServer
 

@@ -1,7 +1,7 @@
-"""Transport over standard input and output with a limit on line length.
+"""Transport over standard input and output with a line-length limit.
 
-The SDK's own reader reads a whole line first. This reader never buffers more than the limit: the
-rest of a longer line is discarded as it arrives, and the sender gets an error.
+The SDK's own reader reads a whole line first. This reader never buffers more than the
+limit: the rest of a longer line is discarded as it arrives, and the sender gets an error.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _LAST = re.compile(rb"\s*" + _OTHERS + rb",\s*" + _ID + rb"\s*" + _OTHERS + rb"\
 
 
 class BoundedLines:
-    """Lines of a binary stream as the SDK iterates over them; longer lines cause an error."""
+    """Lines of a binary stream, iterated over by the SDK; overlong lines cause an error."""
 
     def __init__(self, stream: BinaryIO, wire: Wire, limit: int) -> None:
-        """Read `stream`, with lines of at most `limit` bytes excluding the line ending."""
+        """Read lines of at most `limit` bytes, excluding the line ending, from `stream`."""
         self.stream = stream
         self.wire = wire
         self.limit = limit
@@ -44,7 +44,7 @@ class BoundedLines:
         return line.decode("utf-8", "replace")
 
     def next_line(self) -> bytes:
-        """Return the next line within the limit, or nothing at the end."""
+        """Return the next line within the limit, or empty bytes at the end."""
         while True:
             line = self.stream.readline(self.limit + 1)
             if len(line) <= self.limit or line.endswith(b"\n"):
@@ -59,10 +59,10 @@ class BoundedLines:
 
 
 def request_id(head: bytes, tail: bytes) -> int | str | None:
-    """Find the id of a JSON-RPC request of which only both ends are known; None if not found.
+    """Find the id of a JSON-RPC request from only its beginning and end; None if not found.
 
-    Only text outside any inner object is searched, before the second brace or after the last but
-    one, so that an id among the arguments is never mistaken for it.
+    Only text outside any inner object is searched, before the second brace or after the
+    second to last, so that an id among the arguments is never mistaken for it.
     """
     outer = head.split(b"{", 2)
     found = _FIRST.search(outer[1]) if len(outer) == 3 else None
@@ -73,26 +73,26 @@ def request_id(head: bytes, tail: bytes) -> int | str | None:
 
 
 def refusal(request: int | str | None, limit: int) -> bytes:
-    """Format the JSON-RPC error for an oversized line, as a line."""
+    """Format the JSON-RPC error for an oversized line."""
     error = {"code": -32600, "message": f"the message has more than {limit} bytes"}
     return json.dumps({"jsonrpc": "2.0", "id": request, "error": error}).encode() + b"\n"
 
 
 class Wire:
-    """Standard output for the SDK; lines from its writer and from the reader do not mix."""
+    """Standard output for the SDK, on which lines from its writer and reader do not interleave."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.stream = stream
         self.lock = threading.Lock()
 
     def send(self, line: bytes) -> None:
-        """Write a whole line."""
+        """Write a complete line to standard output."""
         with self.lock:
             self.stream.write(line)
             self.stream.flush()
 
     async def write(self, text: str) -> None:
-        """Write a whole line."""
+        """Write a complete line to standard output."""
         await anyio.to_thread.run_sync(self.send, text.encode())
 
     async def flush(self) -> None:
@@ -101,10 +101,11 @@ class Wire:
 
 @contextmanager
 def wire_of(limit: int) -> Iterator[tuple[Any, Any]]:
-    """Reserve the process's standard input and output for the SDK while the block runs.
+    """Reserve the process's standard input and output for the SDK within a `with` block.
 
-    During the block, descriptor 0 is the null device and descriptor 1 is standard error, so that
-    nothing else, such as a child process or a stray print, reads from or writes to the transport.
+    Within the block, descriptor 0 is the null device and descriptor 1 is standard error, so
+    that nothing else, such as a child process or a stray print, reads from or writes to the
+    transport.
     """
     taken, given = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)

@@ -1,8 +1,9 @@
-"""Protocol tasks for jobs: the extension `io.modelcontextprotocol/tasks` (2026-07-28).
+"""Protocol tasks for jobs: the `io.modelcontextprotocol/tasks` extension (2026-07-28).
 
-A client that declares the extension may get a task instead of a result; it polls the state with
-`tasks/get` and cancels with `tasks/cancel`. A task is a job with the same identifier, so that
-clients without the extension can use job_status, job_result and job_cancel.
+A client that declares the extension may get a task instead of a result; it polls the
+state with `tasks/get` and cancels with `tasks/cancel`. A task is a job with the same
+identifier, so that clients without the extension can use job_status, job_result and
+job_cancel.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ STATUS = {
 
 
 class TaskParams(types.RequestParams):
-    """Identifier of a task."""
+    """Request parameters that identify a task."""
 
     task_id: str = Field(min_length=1, max_length=200)
 
 
 class UpdateParams(TaskParams):
-    """Answers to questions of a task; SAGE's tasks ask none."""
+    """Answers to a task's questions; SAGE's tasks ask none."""
 
     input_responses: dict[str, Any] = Field(default_factory=dict)
 
 
 def supports_tasks(ctx: Any) -> bool:
-    """Check whether the client of this request supports tasks."""
+    """Check whether the client that sent this request supports tasks."""
     able = ctx.session.client_capabilities
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     return bool(modern and able and EXTENSION in (able.extensions or {}))

@@ -1,7 +1,7 @@
-"""Unfinished jobs of a server, kept on disk and resubmitted by the next server.
+"""A server's unfinished jobs, kept on disk and resubmitted by the next server.
 
-A job has a file from its submission to its end. Jobs of a stopped or killed server are resubmitted
-under the same handle, so that clients can keep asking for them.
+Each job has a file from its submission to its end. Jobs of a stopped or killed server are
+resubmitted under the same handle, so that clients can keep polling them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ log = logger(__name__)
 
 FOLDER = ".jobs"
 TRIES = 3
-"""Maximum resubmissions, so that a job that kills its server cannot kill all later ones."""
+"""Maximum number of resubmissions, so that a job that kills its server ends eventually."""
 HANDLE = re.compile(r"[0-9a-f]{16}")
 
 
 class UnfinishedJob(Strict):
-    """A job that has not ended."""
+    """An unfinished job, as stored on disk."""
 
     tool: str
     arguments: dict[str, Any]
@@ -40,14 +40,14 @@ class UnfinishedJob(Strict):
 
 
 class UnfinishedJobs:
-    """The unfinished jobs of an output folder."""
+    """The unfinished jobs in an output folder."""
 
     def __init__(self, output: Path) -> None:
         self.folder = output / FOLDER
         self.closing = False
 
     def save(self, job_id: str, job: UnfinishedJob) -> None:
-        """Save a job."""
+        """Save a job to its file."""
         write_text(self.folder / f"{job_id}.json", job.model_dump_json(), durable=False)
 
     def forget_ended(self, job: Job) -> None:
@@ -56,7 +56,10 @@ class UnfinishedJobs:
             (self.folder / f"{job.id}.json").unlink(missing_ok=True)
 
     def load(self) -> Iterator[tuple[str, UnfinishedJob]]:
-        """Load the jobs of earlier servers, oldest first; each attempt is counted in advance."""
+        """Load the jobs of earlier servers, oldest first.
+
+        Each resubmission is counted in advance.
+        """
         paths = [path for path in self.folder.glob("*.json") if HANDLE.fullmatch(path.stem)]
         for path in sorted(paths, key=lambda item: item.stat().st_mtime):
             try:

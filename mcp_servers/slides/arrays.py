@@ -19,11 +19,11 @@ AnyArray: TypeAlias = NDArray[Any]
 
 
 BAND = 128
-"""Number of rows processed at once in a grid as wide as a slide."""
+"""Number of rows to process at a time in a grid as wide as a slide."""
 
 
 def bands(rows: int) -> Iterator[slice]:
-    """Iterate over all rows of a grid, some at a time."""
+    """Iterate over all grid rows in slices of `BAND` rows."""
     return (slice(top, min(top + BAND, rows)) for top in range(0, rows, BAND))
 
 
@@ -47,11 +47,11 @@ def spread_over(mask: BoolArray, count: int, ends: bool = True) -> list[tuple[in
 
 
 def median_of(parts: Callable[[], Iterable[F32]], empty: float) -> float:
-    """Compute the median of non-negative float32 values too many for memory; `empty` if none.
+    """Compute the median of non-negative float32 values that exceed memory; `empty` if none.
 
-    `parts` is called twice and must return the same values each time. Non-negative floats sort in
-    the order of their bits, so the first pass counts values by their upper 16 bits and the second
-    keeps only the middle ones.
+    `parts` is called twice and must return the same values each time. Non-negative floats
+    sort in the order of their bits, so the first pass counts values by their upper 16 bits
+    and the second keeps only the middle ones.
     """
     counts = np.zeros(1 << 16, dtype=np.int64)
     for part in parts():

@@ -1,4 +1,4 @@
-"""Files and folders that can be slides, told apart by their headers."""
+"""Files and folders that can be slides, identified by their headers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ SLIDE_SUFFIXES = frozenset((
 ))  # fmt: skip
 _PLAIN = frozenset((".png", ".jpg", ".jpeg", ".tif", ".tiff"))
 LEAST_PX = 64
-"""Shorter side of the smallest image that is listed as a slide."""
+"""Minimum shorter side, in pixels, of an image that is listed as a slide."""
 
 
 def list_candidates(
     paths: Iterable[Path], most: int | None = None
 ) -> tuple[list[Path], dict[str, int]]:
-    """Select files and folders that can be slides, at most `most`, and count the others by reason.
+    """Select at most `most` files and folders that can be slides; count the others by reason.
 
-    The files of a DICOM series are one slide, given by its folder, and so is an OME-Zarr. Files
-    that cannot be read are kept, so that the reason appears where they are opened.
+    The files of a DICOM series are one slide, given by its folder, and so is an OME-Zarr.
+    Files that cannot be read are kept, so that the reason is reported when they are opened.
     """
     found: list[Path] = []
     left: Counter[str] = Counter()
@@ -54,7 +54,7 @@ def list_candidates(
 
 @lru_cache(maxsize=20_000)
 def _refuse_header(path: Path, _size: int, _time: int) -> str:
-    """Return why an image cannot be a slide by its header alone, or an empty text."""
+    """Return the reason why an image's header rules it out as a slide, or an empty string."""
     if path.suffix.lower() not in _PLAIN:
         return ""
     from PIL import Image, UnidentifiedImageError
@@ -72,7 +72,7 @@ def _refuse_header(path: Path, _size: int, _time: int) -> str:
 
 
 def count_bytes(path: Path) -> int:
-    """Return the size of a file, or of all files of a folder, in bytes."""
+    """Return the size of a file, or of all files in a folder, in bytes."""
     if path.is_file():
         return path.stat().st_size
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

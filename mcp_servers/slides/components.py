@@ -17,7 +17,7 @@ from mcp_servers.slides.arrays import F64, I32, I64, AnyArray, BoolArray, bands
 class Components:
     """Regions 1 to `count`, numbered by their first cell in row order.
 
-    Run k covers cells `starts[k]` to `stops[k]` (not included) of row `rows[k]` and belongs to
+    Run k covers cells `starts[k]` to `stops[k]` (exclusive) of row `rows[k]` and belongs to
     region `labels[k]`. The runs are in the order of the mask's cells.
     """
 
@@ -29,12 +29,12 @@ class Components:
     count: int
 
     def areas(self) -> I64:
-        """Count the cells of each region, of shape (count + 1,); 0 for the background."""
+        """Count the cells in each region, with shape (count + 1,); 0 for the background."""
         lengths = self.stops - self.starts
         return np.bincount(self.labels, lengths, self.count + 1).astype(np.int64)
 
     def on_border(self) -> BoolArray:
-        """Return a (count + 1,) mask of the regions that touch the border of the mask."""
+        """Return a (count + 1,) mask of the regions that touch the mask's border."""
         height, width = self.shape
         at = (self.rows == 0) | (self.rows == height - 1) | (self.starts == 0)
         at |= self.stops == width
@@ -48,13 +48,13 @@ class Components:
         return np.repeat(self.labels[own], (self.stops - self.starts)[own])
 
     def labels_at(self, rows: AnyArray, columns: AnyArray) -> I32:
-        """Return the regions of some True cells."""
+        """Return the region of each True cell at the given rows and columns."""
         step = np.int64(self.shape[1] + 1)
         begin = self.rows * step + self.starts
         return self.labels[np.searchsorted(begin, rows * step + columns, side="right") - 1]
 
     def largest(self, values: AnyArray, rows: slice = slice(None)) -> F64:
-        """Compute the largest of `values` per region, of shape (count + 1,); 0 if there is none.
+        """Compute the maximum of `values` per region, with shape (count + 1,); 0 if there is none.
 
         `values` has one entry for each True cell in some rows of the mask.
         """
@@ -67,7 +67,10 @@ class Components:
         return out
 
     def fill(self, mask: AnyArray, chosen: BoolArray, value: bool) -> None:
-        """Set the cells of the `chosen` (count + 1) regions in a C-contiguous mask, in place."""
+        """Set the cells of the `chosen` regions in a C-contiguous mask, in place.
+
+        `chosen` is a mask of shape (count + 1,).
+        """
         wanted = np.flatnonzero(chosen[self.labels])
         width = self.shape[1]
         for part in np.array_split(wanted, len(wanted) // 100_000 + 1):
@@ -75,13 +78,13 @@ class Components:
             mask.reshape(-1)[spread(start, self.stops[part] - self.starts[part])] = value
 
     def mask(self, chosen: BoolArray) -> BoolArray:
-        """Return a mask of the cells of the `chosen` (count + 1) regions."""
+        """Return a mask with the cells of the `chosen` regions, a mask of shape (count + 1,)."""
         out = np.zeros(self.shape, dtype=bool)
         self.fill(out, chosen, True)
         return out
 
     def keep_regions(self, chosen: BoolArray) -> Components:
-        """Keep only the `chosen` (count + 1) regions, renumbered in order."""
+        """Keep only the `chosen` regions, a mask of shape (count + 1,), renumbered in order."""
         number = np.zeros(self.count + 1, dtype=np.int32)
         number[chosen] = np.arange(1, int(chosen.sum()) + 1)
         own = number[self.labels] > 0
@@ -95,7 +98,7 @@ class Components:
         )
 
     def pieces(self) -> Pieces:
-        """Iterate over the regions."""
+        """Return the regions with their bounding boxes."""
         return Pieces(self)
 
     def _select_runs(self, rows: slice) -> slice:
@@ -104,7 +107,7 @@ class Components:
 
 
 class Pieces:
-    """The regions of some components, each in its own box."""
+    """Regions of a `Components` object, each in its own bounding box."""
 
     def __init__(self, of: Components) -> None:
         self._of = of
@@ -118,7 +121,7 @@ class Pieces:
             self._bottom = of.rows[self._order][self._first[1:] - 1] + 1
 
     def box(self, label: int) -> tuple[slice, slice]:
-        """Return the rows and columns that region `label` spans."""
+        """Return the rows and columns of region `label`'s bounding box."""
         k = label - 1
         return (
             slice(int(self._top[k]), int(self._bottom[k])),
@@ -126,7 +129,7 @@ class Pieces:
         )
 
     def cells(self, label: int) -> BoolArray:
-        """Return the region's own cells in its box."""
+        """Return a mask of the region's own cells within its bounding box."""
         rows, columns = self.box(label)
         own = self._order[self._first[label - 1] : self._first[label]]
         of, width = self._of, columns.stop - columns.start
@@ -137,7 +140,7 @@ class Pieces:
 
 
 def components(mask: AnyArray, *, diagonal: bool = False, value: bool = True) -> Components:
-    """Find the connected regions of the cells of a mask that equal `value`.
+    """Find the connected regions of mask cells that equal `value`.
 
     With `diagonal`, cells that touch at a corner are connected (8 neighbors, else 4).
     """
@@ -151,7 +154,7 @@ def components(mask: AnyArray, *, diagonal: bool = False, value: bool = True) ->
 
 
 def _runs(band: AnyArray, top: int, value: bool) -> tuple[I32, I32, I32]:
-    """Find the row, start and stop of each run in some rows of a mask."""
+    """Find the row, start and stop of each run in a band of mask rows."""
     height, width = band.shape
     padded = np.zeros((height, width + 2), dtype=bool)
     padded[:, 1:-1] = band if value else np.logical_not(band)
@@ -162,7 +165,7 @@ def _runs(band: AnyArray, top: int, value: bool) -> tuple[I32, I32, I32]:
 
 
 def _join_runs(rows: I32, starts: I32, stops: I32, width: int, reach: int) -> I32:
-    """Find the first run that each run is connected to, through runs of neighboring rows."""
+    """Find the first run to which each run is connected, through runs in neighboring rows."""
     begin = rows.astype(np.int64) * (width + 3) + starts
     end = rows.astype(np.int64) * (width + 3) + stops
     # runs of the previous row that end after this run begins and begin before it ends

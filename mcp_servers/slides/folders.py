@@ -17,12 +17,12 @@ from mcp_servers.slides.source import Level, blank, shrink
 from sage.core.errors import InputError
 
 MOST_FILES = 2000
-"""Maximum number of files of a folder that are looked at."""
+"""Maximum number of files inspected in a folder."""
 _TO_UM = {"micrometer": 1.0, "nanometer": 1e-3, "millimeter": 1e3, "centimeter": 1e4}
 
 
 def open_folder(path: Path) -> OpenSlideSource | ZarrSource:
-    """Open a folder that is one slide; raises `InputError` for any other folder."""
+    """Open a folder that is a slide; raises `InputError` for any other folder."""
     if is_zarr(path):
         return ZarrSource(path)
     files = find_dicom(path)
@@ -53,7 +53,7 @@ def open_folder(path: Path) -> OpenSlideSource | ZarrSource:
 
 
 def find_dicom(path: Path) -> list[Path]:
-    """List the DICOM files of a folder."""
+    """List the DICOM files in a folder."""
     return [file for file in sorted(path.iterdir())[:MOST_FILES] if is_dicom(file)]
 
 
@@ -71,7 +71,7 @@ def is_dicom(path: Path) -> bool:
 
 
 class ZarrSource:
-    """Reader for an image in OME-Zarr, version 0.4 or 0.5."""
+    """Reader for an OME-Zarr image, version 0.4 or 0.5."""
 
     name = "zarr"
     format = "ome-zarr"
@@ -160,7 +160,7 @@ class ZarrSource:
 
 
 def _attributes(folder: Path) -> dict[str, Any]:
-    """Read the attributes of a zarr group, of format 2 or 3."""
+    """Read the attributes of a zarr group in format 2 or 3."""
     for name in (".zattrs", "zarr.json"):
         if (folder / name).is_file():
             data = json.loads((folder / name).read_text(encoding="utf-8"))
@@ -170,7 +170,7 @@ def _attributes(folder: Path) -> dict[str, Any]:
 
 
 def _read_multiscales(path: Path) -> tuple[dict[str, Any], Path]:
-    """Find the image: at the root, or the first of a Bio-Formats layout."""
+    """Find the image: at the root, or the first in a Bio-Formats layout."""
     for place in (path, path / "0"):
         if found := _attributes(place).get("multiscales"):
             return found[0], place

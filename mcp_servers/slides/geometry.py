@@ -15,7 +15,7 @@ from sage.core.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Polygon:
-    """An outer ring and holes, each an (n, 2) array of x, y that is not closed."""
+    """An outer ring and holes, each an unclosed (n, 2) array of x, y."""
 
     exterior: F64
     holes: tuple[F64, ...] = ()
@@ -40,7 +40,7 @@ class Polygon:
 
 
 FARTHEST = 1e12
-"""Limit to which coordinates in mask pixels are clipped; no slide comes near it."""
+"""Limit to which coordinates in mask pixels are clipped, far beyond any slide."""
 Box = tuple[slice, slice]
 
 
@@ -105,10 +105,11 @@ def mask_area(mask: BoolArray, scale: float, width: int, height: int) -> float:
 
 
 def lattice(mask: AnyArray) -> U8:
-    """Return the corners and edges of a mask's pixels as a (2 height + 1, 2 width + 1) image.
+    """Return the corners and edges of mask pixels as a (2 height + 1, 2 width + 1) image.
 
-    A contour traced through this image's pixels runs along the edges of the mask's pixels, at half
-    their scale, and so encloses their area; only inner corners are cut, by 1/8 of a pixel each.
+    A contour traced through this image's pixels runs along the edges of the mask's pixels, at
+    half their scale, and so encloses their area; only inner corners are cut, by 1/8 of a
+    pixel each.
     """
     height, width = mask.shape
     corners = np.zeros((2 * height + 1, 2 * width + 1), dtype=np.uint8)
@@ -122,10 +123,10 @@ def lattice(mask: AnyArray) -> U8:
 
 
 def rasterize(polygons: list[Polygon], scale: float, shape: tuple[int, int]) -> BoolArray:
-    """Rasterize polygons to a (height, width) mask, `scale` level-0 pixels per mask pixel.
+    """Rasterize polygons to a (height, width) mask with `scale` level-0 pixels per mask pixel.
 
-    A pixel belongs to a polygon if its center does: inside the outer ring (by the even-odd rule)
-    and outside every hole.
+    A pixel belongs to a polygon if its center does, that is, if the center is inside the
+    outer ring (by the even-odd rule) and outside every hole.
     """
     mask = np.zeros(shape, dtype=bool)
     for polygon in polygons:
@@ -145,12 +146,12 @@ def rasterize(polygons: list[Polygon], scale: float, shape: tuple[int, int]) -> 
 
 
 def _by_centers(ring: F64, scale: float) -> F64:
-    """Convert a ring to mask pixels whose centers have integer coordinates."""
+    """Convert a ring to mask pixels, with pixel centers at integer coordinates."""
     return np.asarray(np.clip(ring / scale - 0.5, -FARTHEST, FARTHEST))
 
 
 def _box(ring: F64, shape: tuple[int, int], within: Box | None = None) -> Box:
-    """Return the rows and columns of a mask, or of part of it, whose centers a ring can contain."""
+    """Return the rows and columns of a mask, or part of it, whose centers a ring can contain."""
     rows, columns = within or (slice(0, shape[0]), slice(0, shape[1]))
     low, high = np.ceil(ring.min(axis=0)), np.ceil(ring.max(axis=0))
     return (
@@ -160,7 +161,7 @@ def _box(ring: F64, shape: tuple[int, int], within: Box | None = None) -> Box:
 
 
 def _inside(ring: F64, box: Box) -> BoolArray:
-    """Return a mask of the integer coordinates of a box that are inside a ring (even-odd)."""
+    """Return a mask of the integer coordinates in a box that are inside a ring (even-odd)."""
     rows, columns = box
     height, width = rows.stop - rows.start, columns.stop - columns.start
     changes = np.zeros((height, width), dtype=np.uint8)
@@ -186,8 +187,8 @@ def _inside(ring: F64, box: Box) -> BoolArray:
 def make_grid(width: int, height: int, size: float, step: float, edges: bool = False) -> I64:
     """Compute the (n, 2) corners of a grid of squares, row by row.
 
-    `edges` also keeps squares that reach beyond the right or bottom border. Raises `InputError` if
-    size or step is not positive.
+    `edges` also keeps squares that extend beyond the right or bottom border. Raises
+    `InputError` if size or step is not positive.
     """
     if size <= 0 or step <= 0:
         raise InputError(f"tile size and step must be positive, not {size:g} and {step:g}")
@@ -209,7 +210,7 @@ def make_grid(width: int, height: int, size: float, step: float, edges: bool = F
 
 
 def measure_coverage(mask: BoolArray, corners: I64, size: float, scale: float) -> F64:
-    """Compute the fraction of each of n squares that a mask covers; outside it is uncovered.
+    """Compute the covered fraction of each of n squares; outside the mask counts as uncovered.
 
     Parameters
     ----------

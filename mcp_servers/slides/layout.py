@@ -1,4 +1,4 @@
-"""Contents of a TIFF file: the image that is the slide, and how its samples become RGB."""
+"""Contents of a TIFF file: the image used as the slide, and its conversion to RGB."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from sage.core.errors import InputError
 
 ColorKind = Literal["rgb", "gray", "palette", "cmyk", "channels"]
 UNREADABLE = "it has no readable directory"
-"""Beginning of the reason given if a file is not a complete TIFF."""
+"""Beginning of the reason reported when a file is not a complete TIFF."""
 _RGB_WORDS = ("red", "green", "blue")
 _RGB_STREAMS = frozenset((6, 7, 33003, 33004, 33005, 34712))
 """Compressions whose decoders convert YCbCr to RGB."""
 _NO_NAME = re.compile(r"(c|ch|channel|image|plane|band)?[ :_-]*\d*(:\d+)*", re.IGNORECASE)
 _BESIDE = re.compile(r"\b(label|macro|thumb(nail)?|overview|barcode)\b", re.IGNORECASE)
 _SILENT = logging.NullHandler()
-"""Handler that silences tifffile, whose findings appear in SAGE's own errors."""
+"""Handler that silences tifffile, since SAGE's own errors report its findings."""
 
 
 class UnsupportedError(Exception):
@@ -42,7 +42,7 @@ class UnsupportedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Colors:
-    """Meaning of the samples of a pixel.
+    """Meaning of a pixel's samples.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Colors:
         return np.ascontiguousarray(rgb)
 
     def scale_white(self, dtype: Any, bits: int | None, largest: float) -> Colors:
-        """Set the largest value from the significant bits, or else from the values seen."""
+        """Set the largest value from the significant bits, or else from the observed values."""
         if dtype == np.uint8 or self.kind == "palette":
             return self
         if dtype.kind == "f":
@@ -102,7 +102,7 @@ class Colors:
 
     @property
     def note(self) -> str:
-        """Note on a conversion, or an empty text."""
+        """Note on a color conversion, or an empty string."""
         if self.kind == "channels":
             named = f" ({', '.join(name for name in self.names if name)[:120]})"
             return (
@@ -118,18 +118,18 @@ class Colors:
 
 
 GRAY = "grayscale image: stain tools assume an RGB bright-field image"
-"""Note on images without color."""
+"""Note for images without color."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The image of a TIFF file that is the slide.
+    """Image in a TIFF file that is used as the slide.
 
     Parameters
     ----------
     levels : the pages of each level, finest first: one, or one for each channel
     series : its tifffile series, or None for a page of a file without such structure
-    index : position of the chosen plane on each axis of the series but Y, X, S and C
+    index : position of the chosen plane on each axis of the series except Y, X, S and C
     bits : significant bits of a sample, if the file states them
     mpp : µm per pixel along x and y
     orientation : as in EXIF; 1 is upright
@@ -170,7 +170,7 @@ def open_layout(path: Path) -> Iterator[Layout]:
 
 
 def read_layout(file: Any) -> Layout:
-    """Choose the image that is the slide, its plane, and the meaning of its samples."""
+    """Choose the slide image, its plane, and the meaning of its samples."""
     series, page, notes = _choose_image(file)
     index: dict[str, int] = {}
     if series is None:
@@ -219,11 +219,11 @@ def _bits(largest: object) -> int | None:
 
 
 def _choose_image(file: Any) -> tuple[Any, Any, list[str]]:
-    """Choose the largest image that is no label or macro; name it and the others.
+    """Choose the largest image that is not a label or macro; name it and the others.
 
-    Files with OME-XML, sub-directories or several planes are described by tifffile's series; in
-    others the largest page is the slide, because tifffile would take the second page of any SVS
-    for a thumbnail.
+    Files with OME-XML, sub-directories or several planes are described by tifffile's series;
+    in others the largest page is the slide, because tifffile would mistake the second page of
+    any SVS for a thumbnail.
     """
     found = [series for series in file.series if {"Y", "X"} <= set(series.axes)]
     if not found:
@@ -267,7 +267,7 @@ def _title(series: Any) -> str:
 
 
 def _choose_plane(series: Any) -> tuple[dict[str, int], list[str]]:
-    """Choose the middle of a focus stack and the first of everything else but channels."""
+    """Choose the middle of a focus stack and the first position on other axes except channels."""
     index, notes = {}, []
     for axis, count in zip(series.axes, series.shape, strict=True):
         if axis in "YXS" or (axis == "C" and "S" not in series.axes):
@@ -280,7 +280,7 @@ def _choose_plane(series: Any) -> tuple[dict[str, int], list[str]]:
 
 
 def _list_plane_pages(level: Any, index: dict[str, int]) -> list[Any]:
-    """List the pages of a level's chosen plane: one for each channel that has its own."""
+    """List the pages of a level's chosen plane, one for each channel stored separately."""
     outer = [
         (axis, count) for axis, count in zip(level.axes, level.shape, strict=True)
         if axis not in "YXS"
@@ -301,7 +301,7 @@ def _list_plane_pages(level: Any, index: dict[str, int]) -> list[Any]:
 
 
 def _list_coarser_pages(file: Any, base: Any) -> list[Any]:
-    """Return the pages of the pyramid, finest first: tiled ones with the aspect ratio of `base`."""
+    """Return the pyramid's pages, finest first: tiled, with the aspect ratio of `base`."""
     pages = [base]
     for page in list(file.pages)[base.index + 1 :]:
         page = page.aspage()
@@ -345,7 +345,7 @@ def _read_colors(page: Any, planes: int, names: tuple[str, ...]) -> Colors:
 
 
 def find_rgb_order(names: tuple[str, ...]) -> tuple[int, ...] | None:
-    """Find the planes that are red, green and blue; None if the channels are named otherwise."""
+    """Find the planes that are red, green and blue; None if the channels have other names."""
     if all(_NO_NAME.fullmatch(name) for name in names):
         return (0, 1, 2)
     found = [

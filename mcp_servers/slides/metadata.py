@@ -14,15 +14,15 @@ class PixelSizeError(InputError):
 
 
 PLAUSIBLE_MPP = (0.02, 100.0)
-"""Plausible range of µm per pixel for a scan of tissue (a default of 72 dpi gives 353)."""
+"""Plausible range of µm per pixel for a tissue scan (a default of 72 dpi gives 353)."""
 
 
 SCAN_MPP = (0.08, 4.0)
-"""Range of µm per pixel that is believed of a file; others must be confirmed by the caller."""
+"""Range of µm per pixel accepted from a file; the caller must confirm other values."""
 
 
 def number_pair(x: object, y: object) -> tuple[float, float] | None:
-    """Return two plausible sizes in µm, or None."""
+    """Return two plausible pixel sizes in µm, or None."""
     try:
         pair = (float(str(x)), float(str(y)))
     except ValueError:
@@ -32,7 +32,7 @@ def number_pair(x: object, y: object) -> tuple[float, float] | None:
 
 
 def aperio_mpp(description: str) -> tuple[float, float] | None:
-    """Parse `MPP = ...` in the description of Aperio's scanners and those that imitate it."""
+    """Parse `MPP = ...` in descriptions by Aperio scanners and others that imitate them."""
     found = re.search(r"\bMPP\s*=\s*([\d.,]+)", description)
     if found is None:
         return None
@@ -41,7 +41,7 @@ def aperio_mpp(description: str) -> tuple[float, float] | None:
 
 
 def resolution_mpp(tags: dict[str, object]) -> tuple[float, float] | None:
-    """Compute the pixel size from TIFF resolution tags, if they are those of a scan."""
+    """Compute the pixel size from TIFF resolution tags, if the size is plausible for a scan."""
     code = tags.get("ResolutionUnit")
     unit = {2: 25400.0, 3: 10000.0}.get(int(code)) if isinstance(code, int) else None
     values = []
@@ -55,7 +55,7 @@ def resolution_mpp(tags: dict[str, object]) -> tuple[float, float] | None:
 
 
 def imagej_mpp(about: dict[str, Any], tags: dict[str, Any]) -> tuple[float, float] | None:
-    """Compute the pixel size from the resolution tags, in the unit of ImageJ's metadata."""
+    """Compute the pixel size from the resolution tags, in the unit given in ImageJ metadata."""
     unit = str(about.get("unit", "")).replace("\\u00B5", "µ")
     factor = {"micron": 1.0, "microns": 1.0, **_UNITS}.get(unit)
     ratios = [tags.get("XResolution"), tags.get("YResolution")]
@@ -68,7 +68,7 @@ _UNITS = {"µm": 1.0, "μm": 1.0, "um": 1.0, "nm": 1e-3, "mm": 1e3, "cm": 1e4}
 
 
 def _find_pixels(xml: str, size: tuple[int, int] | None) -> Any:
-    """Find the description of the image of this width and height, or else of the first."""
+    """Find the OME-XML description of the image with this width and height, or else the first."""
     from defusedxml import ElementTree
 
     try:
@@ -81,7 +81,7 @@ def _find_pixels(xml: str, size: tuple[int, int] | None) -> Any:
 
 
 def ome_mpp(xml: str, size: tuple[int, int] | None = None) -> tuple[float, float] | None:
-    """Read the pixel size of the image of this width and height from OME-XML."""
+    """Read the pixel size of the image with this width and height from OME-XML."""
     pixels = _find_pixels(xml, size)
     if pixels is None:
         return None
@@ -96,7 +96,7 @@ def ome_mpp(xml: str, size: tuple[int, int] | None = None) -> tuple[float, float
 
 
 def find_channels(xml: str, size: tuple[int, int]) -> tuple[tuple[str, ...], int | None]:
-    """Read the names of the channels and the significant bits of an image from OME-XML."""
+    """Read an image's channel names and significant bits from OME-XML."""
     pixels = _find_pixels(xml, size)
     if pixels is None:
         return (), None
@@ -116,7 +116,7 @@ def find_magnification(xml: str) -> float | None:
 
 
 def open_tiff(path: Path) -> Any:
-    """Open the TIFF file alone, without planes stored in other files (OME, Micro-Manager).
+    """Open only the TIFF file itself, without planes stored in other files (OME, Micro-Manager).
 
     Those could be any files on this machine, outside the roots.
     """

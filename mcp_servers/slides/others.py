@@ -1,4 +1,4 @@
-"""Readers for files that are not decoded directly: OpenSlide, and images held in memory."""
+"""Readers for files that are not decoded directly, with OpenSlide or in memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mcp_servers.slides.source import Level, blank, crop_padded, shrink
 from sage.core.errors import InputError
 
 MAX_IMAGE_PIXELS = 200_000_000
-"""Maximum size of images without a pyramid, held in memory; larger ones must be converted first."""
+"""Maximum size of in-memory images without a pyramid; larger ones must be converted first."""
 READ_PIXELS = 4_000_000
-"""Maximum number of pixels read from OpenSlide at once, at 20 bytes per pixel."""
+"""Maximum number of pixels per OpenSlide read, at 20 bytes per pixel."""
 LONGEST_INDEX = 1 << 20
-"""Maximum length of the index of a multi-file slide that OpenSlide reads, in bytes."""
+"""Maximum index size, in bytes, of a multi-file slide that OpenSlide reads."""
 
 
 class OpenSlideSource:
@@ -53,7 +53,7 @@ class OpenSlideSource:
 
     @property
     def is_generic(self) -> bool:
-        """True for a TIFF of no known scanner."""
+        """True for a TIFF that is not from a known scanner."""
         return self.properties.get("openslide.vendor") == "generic-tiff"
 
     @property
@@ -99,8 +99,8 @@ class OpenSlideSource:
 def _refuse_elsewhere(path: Path) -> None:
     """Refuse a multi-file slide whose index names a file outside the slide's folder.
 
-    OpenSlide would read such a file from anywhere on this machine, because it joins each name to
-    the folder. Raises `InputError` if a MIRAX or Hamamatsu index names such a file.
+    OpenSlide would read such a file from anywhere on this machine, because it joins each name
+    to the folder. Raises `InputError` if a MIRAX or Hamamatsu index names such a file.
     """
     mirax = Path(str(path).removesuffix(".mrxs")) / "Slidedat.ini"
     for index, mark in ((path, b"Virtual Microscope Specimen]"), (mirax, b"")):
@@ -112,11 +112,11 @@ def _refuse_elsewhere(path: Path) -> None:
 
 
 def _refuse_views(path: Path) -> None:
-    """Refuse a slide that is a database (Sakura) containing anything but tables.
+    """Refuse a slide stored as a database (Sakura) that contains anything but tables.
 
-    OpenSlide queries the file's tables even to detect its format, and a view in place of a table
-    could make the query run forever. Raises `InputError` if the file contains anything but tables,
-    or cannot be read as a database.
+    OpenSlide queries the file's tables even to detect its format, and a view in place of a
+    table could make the query run forever. Raises `InputError` if the file contains anything
+    but tables, or cannot be read as a database.
     """
     with path.open("rb") as stream:
         if not stream.read(16).startswith(b"SQLite format 3"):
@@ -134,7 +134,7 @@ def _refuse_views(path: Path) -> None:
 
 
 class ImageSource:
-    """Reader for a plain image in memory: PNG, JPEG, TIFF without tiles."""
+    """Reader for a plain image in memory: PNG, JPEG or TIFF without tiles."""
 
     name = "image"
 
@@ -195,7 +195,7 @@ def _turn(pixels: AnyArray, orientation: int) -> AnyArray:
 
 
 def _load(path: Path) -> tuple[AnyArray, Colors, list[str]]:
-    """Load a PNG, JPEG or BMP upright."""
+    """Load a PNG, JPEG or BMP in upright orientation."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     notes = []
@@ -243,7 +243,7 @@ def _png_depth(path: Path) -> int:
 
 
 def _read_pages(path: Path, layout: Layout) -> AnyArray:
-    """Read the chosen plane of a TIFF whole, as (height, width, samples) values."""
+    """Read the chosen plane of a TIFF in full, as (height, width, samples) values."""
     pages = layout.levels[0]
     base = pages[0]
     _refuse_large(path, int(base.imagewidth), int(base.imagelength) * len(pages))

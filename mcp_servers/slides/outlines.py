@@ -1,9 +1,9 @@
-"""Borders of a mask as rings along its cells' edges, computed from their corners alone.
+"""Borders of a mask as rings along cell edges, computed from only their corners.
 
-A ring turns at corners: points between cells around which 1 or 3 of 4 cells are True, or two True
-cells touch only at that point. Along each line of the lattice, the corners pair up into edges;
-alternating between rows and columns gives the rings. Memory depends on the number of corners, not
-on the extent of a ring.
+A ring turns at corners: points between cells around which 1 or 3 of 4 cells are True, or
+two True cells touch only at that point. Along each line of the lattice, the corners pair
+up into edges; alternating between rows and columns gives the rings. Memory depends on the
+number of corners, not on the length of a ring.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mcp_servers.slides.components import components
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Outer ring and holes of a region, each an (n, 2) array of x, y in cells, not closed."""
+    """A region's outer ring and holes, each an unclosed (n, 2) array of x, y in cells."""
 
     exterior: I32
     holes: tuple[I32, ...]
@@ -54,7 +54,7 @@ def outlines(mask: BoolArray) -> Iterator[Outline]:
 
 
 def _cells(mask: BoolArray, x: I32, y: I32) -> BoolArray:
-    """Return the values of some cells, False beyond the border."""
+    """Return the mask values at given cells, False outside the mask."""
     height, width = mask.shape
     out = (x < width) & (y < height)
     out[out] = mask[y[out], x[out]]
@@ -62,10 +62,10 @@ def _cells(mask: BoolArray, x: I32, y: I32) -> BoolArray:
 
 
 def _corners(mask: BoolArray) -> tuple[I32, U8]:
-    """Find the (n, 2) x, y of the corners, row by row, and the points where two cells only touch.
+    """Find the (n, 2) x, y of the corners, row by row, and mark points where cells only touch.
 
-    Such corners appear twice, marked 1 if the cell at the upper left is True and 2 if the cell
-    at the upper right is; others are marked 0.
+    Corners where two True cells only touch appear twice, marked 1 if the upper left cell is
+    True and 2 if the upper right cell is; others are marked 0.
     """
     height, width = mask.shape
     found, marks = [np.zeros((0, 2), np.int32)], [np.zeros(0, np.uint8)]
@@ -86,7 +86,7 @@ def _corners(mask: BoolArray) -> tuple[I32, U8]:
 
 
 def _upright(x: I32, crossing: U8) -> I32:
-    """Find, for each corner, the other end of its vertical edge.
+    """Find the other end of each corner's vertical edge.
 
     Where cells only touch, the ring turns around each of the False cells.
     """
@@ -101,7 +101,7 @@ def _upright(x: I32, crossing: U8) -> I32:
 
 
 def _walk_rings(upright: I32) -> tuple[I32, AnyArray]:
-    """Return every other corner of the rings, ring by ring, and the end of each ring.
+    """Return every other corner of each ring, ring by ring, and the end index of each ring.
 
     Corners 2 k and 2 k + 1 are the ends of a horizontal edge; the ring goes from the returned
     corner to the other end, then up or down.

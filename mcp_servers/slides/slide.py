@@ -50,16 +50,19 @@ _MAGIC = {
 ONE_UM = 10.0
 """Objective power at which a scan's pixel is about 1 µm."""
 POWER_TOLERANCE = 1.4
-"""Factor by which the pixel size may differ from the usual one for the objective in the file."""
+"""Factor by which the pixel size may differ from the usual value for the stated objective."""
 GLANCE_PX = 1 << 25
-"""Largest level that is read whole for a look at the colors."""
+"""Maximum size, in pixels, of a level that is read in full to check the colors."""
 MPP_TOLERANCE = 0.05
-"""Relative difference between the caller's pixel size and the file's that causes no warning."""
+"""Relative difference between the caller's and the file's pixel size that is tolerated.
+
+Larger differences cause a warning.
+"""
 
 
 @dataclass
 class Slide:
-    """An open slide, to be used as a context manager; reading is thread-safe."""
+    """An open slide, used as a context manager; reading is thread-safe."""
 
     path: Path
     format: str
@@ -86,12 +89,12 @@ class Slide:
     ) -> Self:
         """Open a slide or image.
 
-        Raises `InputError` if the file is missing, empty, not an image, truncated, or without data;
-        or if `mpp` is not plausible.
+        Raises `InputError` if the file is missing, empty, not an image, truncated, or without
+        data; or if `mpp` is not plausible.
 
         Parameters
         ----------
-        mpp : µm per level-0 pixel, which overrides the file's value and is recorded as an override
+        mpp : µm per level-0 pixel; overrides the file's value and is recorded as an override
         backend : `auto` decodes directly if a tile equals OpenSlide's pixel for pixel
         threads : decoding threads; if None, the number of CPUs up to 4
         """
@@ -116,9 +119,9 @@ class Slide:
         return slide
 
     def _override(self, mpp: float) -> None:
-        """Use the caller's pixel size; if the file states another, every result reports both.
+        """Use the caller's pixel size; if the file states a different size, results report both.
 
-        A size of the file that is doubted is settled by the caller's.
+        The caller's size also settles a doubtful size in the file.
         """
         self.mpp_conflict = ""
         if self.mpp is not None and abs(mpp - self.mpp) > MPP_TOLERANCE * self.mpp:
@@ -131,7 +134,7 @@ class Slide:
         self.mpp, self.mpp_source = float(mpp), "override"
 
     def _attach(self, kind: str, backend: Backend) -> None:
-        """Choose the reader; on failure, nothing is left open."""
+        """Choose and open the reader; on failure, nothing is left open."""
         if kind == "folder":
             self.source = open_folder(self.path)
             self.format, self.warnings = self.source.format, self.source.notes
@@ -283,9 +286,10 @@ class Slide:
         return self.mpp
 
     def unlike_stain(self, *, gray: bool = False) -> str:
-        """Describe why this is no bright-field image in color, or return an empty text.
+        """Describe why this is not a bright-field color image; return an empty string if it is.
 
-        The samples decide, then a look at the colors. With `gray`, grayscale is accepted.
+        The check uses the sample layout first, then the colors of a small read. With `gray`,
+        grayscale is accepted.
         """
         if self.colors == "channels":
             return next(note for note in self.warnings if "channels" in note)
@@ -296,7 +300,7 @@ class Slide:
         return self._unlike[gray]
 
     def need_stain(self, *, gray: bool = False) -> None:
-        """Raise `InputError` if this is no bright-field image in color (see `unlike_stain`)."""
+        """Raise `InputError` if this is not a bright-field color image (see `unlike_stain`)."""
         if doubt := self.unlike_stain(gray=gray):
             raise InputError(
                 f"{self.path}: {doubt}; stained tissue in bright field and RGB is needed here. "
@@ -304,7 +308,7 @@ class Slide:
             )
 
     def _glance(self) -> U8:
-        """Read the slide small, or fields spread over it if no level is small enough."""
+        """Read the slide at low resolution, or sample fields if no level is small enough."""
         coarsest = self.levels[-1]
         if coarsest.width * coarsest.height <= GLANCE_PX:
             return self.thumbnail(512)
@@ -318,7 +322,7 @@ class Slide:
     # -- pixels -------------------------------------------------------------------------------
 
     def read(self, x: int, y: int, width: int, height: int, level: int = 0) -> U8:
-        """Read a rectangle as RGB: corner in level-0 pixels, sides in the level's pixels.
+        """Read a rectangle as RGB, with its corner in level-0 pixels and size in level pixels.
 
         Raises `InputError` if the level does not exist, or the rectangle is empty or too large.
         """
@@ -341,8 +345,8 @@ class Slide:
     def scale_to(self, scale: float, *, tolerance: float = 0.03) -> View:
         """Return a view at `scale` level-0 pixels per pixel; never finer than level 0.
 
-        If a stored level (or a half, quarter, eighth of it) is within `tolerance` of the requested
-        scale, it is used unchanged, and the view's `scale` gives its actual scale.
+        If a stored level (or a half, quarter or eighth of a level) is within `tolerance` of the
+        requested scale, it is used unchanged, and the view's `scale` gives its actual scale.
         """
         scale = max(scale, 1.0)
         candidates = [k for k, level in enumerate(self.levels) if level.downsample <= scale * 1.03]
@@ -356,7 +360,7 @@ class Slide:
         return View(self, level, reduce, scale, scale / exact)
 
     def thumbnail(self, max_px: int = 1024) -> U8:
-        """Read the whole slide, with its longer side at most `max_px` pixels."""
+        """Read the whole slide, shrunk so that its longer side is at most `max_px` pixels."""
         if not 1 <= max_px <= 16384:
             raise InputError(f"max_px must be in 1-16384, not {max_px}")
         view = self.scale_to(max(1.0, max(self.width, self.height) / max_px))
@@ -411,7 +415,7 @@ class Slide:
 
 
 def slide_name(path: Path) -> str:
-    """Derive a slide's name from its file: without extensions, as text valid in every format."""
+    """Derive a slide's name from its file name, without extensions and as portable text."""
     name = path.name.removesuffix(path.suffix).removesuffix(".ome")
     return os.fsencode(name).decode("utf-8", "replace")
 
@@ -428,14 +432,14 @@ def fit(image: U8, max_px: int) -> U8:
 
 
 def _is_elsewhere(path: Path) -> bool:
-    """Check whether the slide of a TIFF file is not the RGB image that OpenSlide would read."""
+    """Check whether a TIFF's slide differs from the RGB image that OpenSlide would read."""
     with suppress(UnsupportedError), open_layout(path) as layout:
         return layout.converted or layout.orientation != 1
     return False
 
 
 def _kind(path: Path) -> str:
-    """Detect a file's kind by its first bytes; raises `InputError` if it cannot be a slide."""
+    """Detect a file's kind from its first bytes; raises `InputError` if it cannot be a slide."""
     if path.is_dir():
         return "folder"
     try:
@@ -449,7 +453,7 @@ def _kind(path: Path) -> str:
 
 
 def _agree(direct: TiffSource, reference: OpenSlideSource) -> bool:
-    """Check that both readers find the same levels, and equal pixels at the end levels."""
+    """Check that both readers find the same levels and equal pixels at the first and last."""
     sizes = [(level.width, level.height) for level in direct.levels]
     theirs_sizes = [(level.width, level.height) for level in reference.levels]
     if direct.layout.is_ome:  # OpenSlide does not look into the sub-directories of OME-TIFF

@@ -31,7 +31,7 @@ class Level:
 
 
 class Source(Protocol):
-    """Reader of a file's pixels; coordinates are integers in the pixels of the given level."""
+    """Reader of a file's pixels; coordinates are integers in pixels of the given level."""
 
     name: str
     levels: tuple[Level, ...]
@@ -39,8 +39,8 @@ class Source(Protocol):
     def read(self, level: int, x: int, y: int, width: int, height: int, reduce: int = 1) -> U8:
         """Read a rectangle as RGB, white outside the image.
 
-        With `reduce` 2, 4 or 8 the rectangle is returned smaller by that factor (its sides are
-        divided and rounded up); sources that cannot do this cheaply read and average.
+        With `reduce` 2, 4 or 8, the rectangle is returned smaller by that factor (its sides are
+        divided and rounded up); sources that cannot do this cheaply read in full and average.
 
         Parameters
         ----------
@@ -85,8 +85,8 @@ def crop_padded(image: U8, x: int, y: int, width: int, height: int) -> U8:
 COLOR_TOLERANCE = 16.0
 """Maximum difference in mean color between levels, out of 255.
 
-Resampling and compression alone change the mean of a field between neighboring levels by less than
-4 in the scans tested; reading YCbCr as RGB shifts white itself by 127.
+In the scans tested, resampling and compression change the mean of a field between
+neighboring levels by less than 4; reading YCbCr as RGB shifts white itself by 127.
 """
 _FIELD = 64
 
@@ -94,8 +94,9 @@ _FIELD = 64
 def refuse_discolored(path: Path, source: Source) -> None:
     """Refuse a pyramid whose levels show the same field in different colors.
 
-    The most colorful field of the coarsest level is compared in each level and the next. Raises
-    `InputError` if the mean color differs by more than `COLOR_TOLERANCE` in some channel.
+    The most colorful field of the coarsest level is compared between each pair of consecutive
+    levels. Raises `InputError` if the mean color differs by more than `COLOR_TOLERANCE` in
+    any channel.
     """
     levels = source.levels
     if len(levels) < 2:
@@ -125,7 +126,7 @@ def refuse_discolored(path: Path, source: Source) -> None:
 
 
 def _most_colorful(source: Source, level: int) -> tuple[int, int]:
-    """Find the corner of the field of a level whose channels differ the most."""
+    """Find the corner of the field in a level whose channels differ the most."""
     here = source.levels[level]
     best, corner = -1.0, (0, 0)
     step = max(_FIELD, math.ceil(max(here.width, here.height) / 16))
@@ -139,16 +140,16 @@ def _most_colorful(source: Source, level: int) -> tuple[int, int]:
 
 
 DARK_FIELD = 60
-"""Value that the brightest spots of a bright-field image exceed in every color, out of 255."""
+"""Value, out of 255, that a bright-field image's brightest spots exceed in all channels."""
 COLORLESS = 6
-"""Largest difference between the colors of a pixel that is still gray."""
+"""Maximum difference between the channels of a pixel that still counts as gray."""
 
 
 def doubt_bright_field(image: U8, *, gray: bool = False) -> str:
-    """Look for the signs of another kind of image than stained tissue in transmitted light.
+    """Check for signs that an image does not show stained tissue in transmitted light.
 
-    Light that tissue transmits is bright in every color where there is least stain; fluorescence is
-    dark there. Black fill is left out. Returns the reason for the doubt, or an empty text.
+    Transmitted light is bright in every color where there is least stain; fluorescence is
+    dark there. Black fill is excluded. Returns the reason for the doubt, or an empty string.
     """
     pixels = image.reshape(-1, 3).astype(np.int16)
     low, high = pixels.min(axis=1), pixels.max(axis=1)
@@ -162,10 +163,10 @@ def doubt_bright_field(image: U8, *, gray: bool = False) -> str:
 
 
 def release(source: Source) -> None:
-    """Drop the decoded tiles after a pass over a slide, and return freed memory to the system.
+    """Drop decoded tiles after a pass over a slide, and return freed memory to the system.
 
-    Iterating over blocks leaves holes in the heap that the C library would keep; glibc returns them
-    on request. Elsewhere nothing more is done.
+    Iterating over blocks leaves holes in the heap that the C library would keep; glibc
+    returns them on request. On other systems, only the tiles are dropped.
     """
     forget = getattr(source, "forget", None)
     if forget is not None:

@@ -1,7 +1,7 @@
-"""Direct decoding of tiled TIFF and SVS: tifffile decodes tiles, except for JPEG streams of RGB.
+"""Direct decoding of tiled TIFF and SVS files with tifffile, except for RGB JPEG streams.
 
-These are decoded so that their pixels equal OpenSlide's. What tifffile cannot decode raises
-`UnsupportedError` and is left to OpenSlide.
+RGB JPEG streams are decoded here, so that their pixels equal OpenSlide's. Anything that
+tifffile cannot decode raises `UnsupportedError` and is left to OpenSlide.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _JPEG, _JPEG2000_RGB, _JPEG2000_YCBCR = 7, 33005, 33003
 _KNOWN = frozenset(
     (1, 5, _JPEG, 8, 32773, 32946, _JPEG2000_RGB, 34712, 34892, 34925, 50000, 50001, 50002)
 )
-"""Compressions that tifffile decodes in tiles."""
+"""Compressions that tifffile can decode tile by tile."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plane:
-    """Tiles of one channel, or of all channels of interleaved pixels.
+    """Tiles for one channel, or for all channels if pixels are interleaved.
 
     `first` is the number of the first tile in `decode`'s page.
     """
@@ -48,14 +48,14 @@ class _Plane:
 
 @dataclass(frozen=True, slots=True)
 class _Directory:
-    """A tiled image of the file."""
+    """A tiled image in the file."""
 
     level: Level
     planes: tuple[_Plane, ...]
     jpeg_colorspace: str | None
-    """Color space of JPEG streams of RGB, which are decoded directly; None for all else."""
+    """Color space of RGB JPEG streams, which are decoded directly; None for anything else."""
     mislabeled: bool
-    """Whether the color space of the JPEG streams differs from the TIFF tag."""
+    """True if the color space of the JPEG streams differs from the TIFF tag."""
 
     @property
     def offsets(self) -> I64:
@@ -100,11 +100,11 @@ class TiffSource:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on the image that was chosen and on its conversion to RGB."""
+        """Notes on the chosen image and on its conversion to RGB."""
         return (*self.layout.notes, *filter(None, [self._colors.note]))
 
     def _largest(self) -> float:
-        """Return the largest value of the coarsest level, or of tiles spread over it."""
+        """Return the largest value in the coarsest level, or in tiles spread over it."""
         directory = self._directories[-1]
         stored = np.flatnonzero(directory.counts > 0)
         chosen = stored[:: max(1, len(stored) // _LOOKED_AT)]
@@ -146,7 +146,7 @@ class TiffSource:
             self._cached = 0
 
     def first_tile(self, level: int) -> tuple[int, int, int, int] | None:
-        """Return the rectangle (x, y, width, height) of a tile with data near the middle."""
+        """Return the rectangle (x, y, width, height) of a tile with data near the center."""
         directory = self._directories[level]
         present = np.flatnonzero(directory.counts > 0)
         index = int(present[len(present) // 2])
@@ -158,11 +158,11 @@ class TiffSource:
 
     @property
     def mislabeled(self) -> bool:
-        """True if a level's JPEG streams contradict the TIFF tag about their color space."""
+        """True if a level's JPEG streams contradict the color space in the TIFF tag."""
         return any(directory.mislabeled for directory in self._directories)
 
     def has_gaps(self) -> bool:
-        """Check whether any tile has no bytes (OpenSlide fills such tiles in its own way)."""
+        """Check whether any tile is empty (OpenSlide fills such tiles in its own way)."""
         return any(bool((d.counts == 0).any()) for d in self._directories)
 
     def tile(self, level: int, index: int) -> U8:
@@ -210,7 +210,7 @@ class TiffSource:
         return tile
 
     def _reduced_tile(self, level: int, index: int, reduce: int) -> U8:
-        """Read a tile at 1/2, 1/4 or 1/8; a JPEG tile is decoded with fewer coefficients."""
+        """Read a tile at 1/2, 1/4 or 1/8 size; JPEG tiles are decoded with fewer coefficients."""
         directory = self._directories[level]
         if directory.jpeg_colorspace is None or not directory.counts[index]:
             return shrink(self.tile(level, index), reduce)
@@ -319,7 +319,7 @@ def _self_contained(data: bytes, directory: _Directory) -> bytes:
 
 
 _LOOKED_AT = 16
-"""Number of tiles that are decoded to find the largest value."""
+"""Number of tiles decoded to find the largest sample value."""
 
 
 def _directory(pages: list[Any], base: Any, layout: Layout) -> _Directory:
@@ -342,7 +342,7 @@ def _directory(pages: list[Any], base: Any, layout: Layout) -> _Directory:
 
 
 def _planes(page: Any, tiles: int) -> Iterator[_Plane]:
-    """Yield the planes of a page: one for each sample if they are stored apart."""
+    """Yield the planes of a page, one for each sample if they are stored separately."""
     offsets = np.asarray(page.dataoffsets, dtype=np.int64)
     counts = np.asarray(page.databytecounts, dtype=np.int64)
     apart = int(page.samplesperpixel) if int(page.planarconfig) == 2 else 1
@@ -362,12 +362,12 @@ def _planes(page: Any, tiles: int) -> Iterator[_Plane]:
 
 
 def _stream_color(page: Any) -> str | None:
-    """Return the color space that a page's JPEG streams state in their markers, or None.
+    """Return the color space that the markers in a page's JPEG streams declare, or None.
 
-    Markers are interpreted as decoders do (libjpeg, `default_decompress_parms`): a JFIF marker
-    means YCbCr, Adobe's marker names its transform, and components may be called R, G, B. Exporters
-    that use Bio-Formats write YCbCr streams under the tag of RGB, so the tag decides only if the
-    stream states nothing.
+    Markers are interpreted as decoders do (libjpeg, `default_decompress_parms`): a JFIF
+    marker means YCbCr, Adobe's marker names its transform, and components may be called R, G,
+    B. Exporters that use Bio-Formats write YCbCr streams under an RGB tag, so the tag decides
+    only if the stream declares nothing.
     """
     handle = page.parent.filehandle
     present = next((at for at, count in enumerate(page.databytecounts) if count), None)
@@ -379,14 +379,14 @@ def _stream_color(page: Any) -> str | None:
 
 
 _LONGEST_HEAD = 1 << 17
-"""Maximum number of bytes before the first scan of a JPEG stream.
+"""Maximum number of bytes before a JPEG stream's first scan.
 
 This is two segments of 64 kB, more than any stream has.
 """
 
 
 def _marked_color(stream: bytes) -> str | None:
-    """Return the color space that the markers of a JPEG stream state, or None."""
+    """Return the color space that a JPEG stream's markers declare, or None."""
     at = 2
     while at + 4 <= len(stream) and stream[at] == 0xFF:
         marker, size = stream[at + 1], int.from_bytes(stream[at + 2 : at + 4], "big")

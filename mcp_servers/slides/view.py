@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_servers.slides.source import Source
 
 MAX_READ_PIXELS = 40_000_000
-"""Maximum size of a single read; larger reads are split, so memory is bounded without a pyramid."""
+"""Maximum pixels per read; larger reads are split, bounding memory without a pyramid."""
 
 
 class Pixels(Protocol):
@@ -102,7 +102,7 @@ class View:
     ) -> Iterator[Block]:
         """Yield blocks of `size` view pixels row by row, reading ahead by one block.
 
-        `keep` lists the blocks to read by (row, column); None means all.
+        `keep` contains the (row, column) of the blocks to read; None means all.
         """
         rows, columns = -(-self.height // size), -(-self.width // size)
         wanted = [(r, c) for r in range(rows) for c in range(columns)] if keep is None else keep

@@ -1,1 +1,1 @@
-"""Workers that run tools: a local pool of processes, or workers from a plugin."""
+"""Workers that run tools, from a local process pool or a plugin."""

@@ -1,4 +1,4 @@
-"""Base class of all workers: a queue of jobs and their states."""
+"""Base class for all workers: a queue of jobs and their states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sage.core.log import logger
 log = logger(__name__)
 
 KEEP_FINISHED = 1000
-"""Number of finished jobs that are remembered; the oldest are forgotten first."""
+"""Number of finished jobs to remember; the oldest are forgotten first."""
 
 
 class Workers(ABC):
@@ -36,8 +36,8 @@ class Workers(ABC):
     ) -> None:
         """Set up an empty queue for the tools of `registry`, by default built from `recipe`.
 
-        A job whose worker dies is given to another, up to `max_attempts` attempts in total. If a
-        cancelled job does not stop by itself within `grace` seconds, its worker is killed.
+        If a worker dies, its job is given to another worker, up to `max_attempts` attempts in
+        total. If a canceled job does not stop within `grace` seconds, its worker is killed.
         """
         self.recipe = recipe
         self.registry: Registry = recipe.build() if registry is None else registry
@@ -58,10 +58,10 @@ class Workers(ABC):
         on_change: Callable[[Job], None] | None = None,
         handle: str | None = None,
     ) -> Job:
-        """Queue a job; `on_change` is called from the workers' thread and must be quick.
+        """Queue a job; `on_change` is called from the workers' thread and must return quickly.
 
-        Raises `InputError` if the tool is unknown or the arguments are invalid; nothing is queued
-        then, and `FaultError` if the workers are closed.
+        Raises `InputError` if the tool is unknown or the arguments are invalid, and `FaultError`
+        if the workers are closed. In either case, nothing is queued.
         """
         job = make_job(self.registry.get(tool), arguments, roots, priority, on_change)
         job.id = handle or job.id
@@ -76,7 +76,7 @@ class Workers(ABC):
         return job
 
     def check(self, job: Job) -> None:
-        """Refuse a job that can never run here; overridden in subclasses."""
+        """Refuse a job that these workers can never run; overridden in subclasses."""
         return
 
     def run(self, tool: str, arguments: Mapping[str, Any], roots: Roots) -> ToolRun:
@@ -92,7 +92,7 @@ class Workers(ABC):
         return job
 
     def cancel(self, job: Job) -> None:
-        """Cancel a job: a queued job ends at once; a running job is asked to stop, then killed."""
+        """Cancel a job: end it immediately if queued; if running, ask it to stop, then kill it."""
         with self.lock:
             job.cancel_requested = True
             queued = job in self.queued
@@ -108,9 +108,9 @@ class Workers(ABC):
 
     @abstractmethod
     def _wake(self) -> None:
-        """Notify the backend that jobs were queued or cancelled.
+        """Notify the backend that jobs were queued or canceled.
 
-        It may be called from any thread and must return soon.
+        It may be called from any thread and must return promptly.
         """
 
     def _forget(self) -> None:

@@ -1,4 +1,4 @@
-"""Worker process that runs jobs in order and keeps its state between them."""
+"""Worker process that runs jobs in order and keeps its state between jobs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cuda_works() -> bool:
 def run_request(
     registry: Any, handles: Any, request: dict[str, Any], report: Any, cancelled: Any
 ) -> dict[str, Any]:
-    """Run a request with a registry, and return the answer as JSON data; never raises.
+    """Run a request with a registry and return the response as JSON data; never raises.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Resumable runs of a tool over many slides, with a result table that a cohort can use."""
+"""Resumable runs of a tool over many slides, with a result table for use in a cohort."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from sage.core.hashes import hash_text
 TCGA = re.compile(r"^(TCGA-[A-Z0-9]{2}-[A-Z0-9]{4})", re.IGNORECASE)
 RECORD = "run.json"
 AHEAD = 4
-"""Jobs queued per worker beyond the running one: enough to avoid idling, few enough to drop."""
+"""Jobs queued per worker beyond the running job: enough to avoid idling, few to discard."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """A slide of a cohort job; `name` is its folder below the output root."""
+    """A slide in a cohort job; `name` is its folder below the output root."""
 
     path: Path
     name: str
@@ -62,19 +62,19 @@ class CohortReport:
 
     @property
     def failures(self) -> list[Outcome]:
-        """Slides without a result, in order."""
+        """Outcomes of slides without a result, in order."""
         return [outcome for outcome in self.outcomes if outcome.error is not None]
 
     @property
     def resumed(self) -> int:
-        """Slides whose results already existed."""
+        """Slides whose results existed before this job."""
         return sum(outcome.resumed for outcome in self.outcomes)
 
 
 def find_slides(folder: Path, pattern: str | None = None) -> tuple[list[Path], dict[str, int]]:
-    """Find slides below a folder by name, and count the images that cannot be one, by reason.
+    """Find slides below a folder by name, and count by reason the images that cannot be slides.
 
-    With a pattern, every file of such a name is taken.
+    With a pattern, every file whose name matches is included.
 
     Raises `InputError` if the folder does not exist or contains no slides.
     """
@@ -106,13 +106,13 @@ def make_items(slides: Sequence[Path]) -> list[Item]:
 
 
 def parse_patient(slide: Path) -> str:
-    """Parse the patient from a slide's name: a TCGA barcode, else the part before the first dot."""
+    """Parse the patient ID from a slide name: a TCGA barcode, or text before the first dot."""
     barcode = TCGA.match(slide.name)
     return barcode.group(1).upper() if barcode else slide.name.split(".")[0]
 
 
 def slide_argument(spec: ToolSpec) -> str:
-    """Find the argument for the slide; raises `InputError` if the tool has none."""
+    """Return the name of the slide argument; raises `InputError` if the tool has none."""
     properties = spec.input_schema["properties"]
     fields = [name for name in spec.path_fields() if properties[name].get("type") != "array"]
     for name in ("slide", "image", *fields):
@@ -132,7 +132,7 @@ def run_cohort(
     """Run a tool over slides, writing `OUT/TOOL/SLIDE/` per slide and `OUT/TOOL.csv`.
 
     A slide is skipped if its record has the same tool version and arguments and its file is
-    unchanged. An interruption loses only the slides that were running.
+    unchanged. An interruption loses only the slides that were being processed.
 
     Raises `InputError` for an unknown tool or invalid arguments, before anything runs.
     """
@@ -167,8 +167,8 @@ def run_items(
 ) -> None:
     """Run a tool over items with distinct names, each with its own folder and record.
 
-    Raises `InputError` if the tool is unknown or the arguments invalid, before anything runs; or if
-    OUT is locked.
+    Raises `InputError` if the tool is unknown or the arguments are invalid, before anything
+    runs; or if OUT is locked.
     """
     spec = workers.registry.get(tool)
     runner = _Runner(workers, spec, slide_argument(spec), roots, arguments)
@@ -198,9 +198,9 @@ def run_items(
 
 @contextlib.contextmanager
 def lock_folder(lock: Path, tool: str) -> Iterator[None]:
-    """Lock an output folder, and remove leftovers of a killed job.
+    """Lock an output folder, and remove leftovers from a killed job.
 
-    The lock is released when the process ends, however that happens.
+    The lock is released when the process ends, even if it is killed.
     """
     with lock.open("w") as stream:
         try:
@@ -217,7 +217,7 @@ def lock_folder(lock: Path, tool: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Runner:
-    """A tool that is run over slides, with further arguments; `slot` is that for the slide."""
+    """A tool to run over slides with fixed arguments; `slot` is the name of the slide argument."""
 
     workers: Workers
     spec: ToolSpec
@@ -226,7 +226,7 @@ class _Runner:
     arguments: Mapping[str, Any]
 
     def parse(self, item: Item) -> BaseModel:
-        """Parse the arguments of a slide's call."""
+        """Parse the arguments for a slide's call."""
         return self.spec.parse({**self.arguments, self.slot: str(item.path)})
 
     def run(self, waiting: list[Item], end: Callable[[Outcome], None]) -> None:
@@ -269,7 +269,7 @@ class _Runner:
                 self.workers.cancel(job)
 
     def identify(self, item: Item) -> dict[str, Any]:
-        """Describe all that determines a slide's result."""
+        """Describe everything that determines a slide's result."""
         given, seen = self.parse(item), item.path.stat()
         arguments = given.model_dump(mode="json")
         return {
@@ -281,7 +281,7 @@ class _Runner:
         }
 
     def load(self, item: Item) -> ToolRun | None:
-        """Load the result that an earlier job left, if it is whole and still applies."""
+        """Load an earlier job's result for a slide, if it is complete and still applies."""
         path = self.roots.output / self.spec.name / item.name / RECORD
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
@@ -303,7 +303,7 @@ class _Runner:
 def flatten(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten a nested result into single values under dotted names.
 
-    Lists and long texts are left out.
+    Lists and long texts are omitted.
     """
     found: dict[str, Any] = {}
     for key, item in value.items():

@@ -17,7 +17,7 @@ from mcp_servers.workers.jobs import Job, Recipe
 from sage.core.errors import Cancelled, SageError
 
 STOPPING_S = 15.0
-"""Seconds until a child process must stop when the workers close; its driver kills it first."""
+"""Seconds until child processes must stop when the workers close; drivers kill them sooner."""
 
 
 class InlineWorkers(Workers):
@@ -25,8 +25,8 @@ class InlineWorkers(Workers):
 
     They are for tools that control other processes, not for computation.
 
-    At most `at_once` tools with effects, such as those that start a run, work at a time; others
-    wait.
+    At most `at_once` tools with effects, such as those that start a run, work at the same
+    time; the rest wait.
     """
 
     def __init__(self, registry: Registry, at_once: int | None = None) -> None:
@@ -62,7 +62,7 @@ class InlineWorkers(Workers):
 
     @contextmanager
     def _taking_turns(self, job: Job) -> Iterator[bool]:
-        """Wait for the job's turn, and yield False if it was cancelled meanwhile."""
+        """Wait for the job's turn; yield False if it was canceled in the meantime."""
         if not self.registry.get(job.tool).acts:
             yield True
             return

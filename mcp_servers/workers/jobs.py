@@ -1,4 +1,4 @@
-"""Jobs and their states, common to all kinds of workers."""
+"""Jobs and their states, common to all worker types."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Recipe:
-    """Recipe for a worker's registry: plain values that can be sent to another process."""
+    """Recipe for building a worker's registry, with plain values that can be pickled."""
 
     suite: str = "all"
     tool_folders: tuple[str, ...] = ()
@@ -61,10 +61,10 @@ class Recipe:
 
 @dataclass
 class Job:
-    """A call of a tool by a worker; jobs run by descending `priority`, then in order of arrival.
+    """A tool call run by a worker; jobs run by descending `priority`, then in order of arrival.
 
-    `device` is the device that the arguments request: "auto", "cpu", "cuda" (any GPU), "cuda:N", or
-    "".
+    `device` is the device that the arguments request: "auto", "cpu", "cuda" (any GPU),
+    "cuda:N", or "" if the tool has no such argument.
     """
 
     tool: str
@@ -90,7 +90,7 @@ class Job:
     _finished: threading.Event = field(default_factory=threading.Event)
 
     def sort_key(self) -> tuple[int, int]:
-        """Return the key that orders the queue."""
+        """Return the key by which the queue is sorted."""
         return (-self.priority, self.order)
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -98,10 +98,10 @@ class Job:
         return self._finished.wait(timeout)
 
     def result(self, timeout: float | None = None) -> ToolRun:
-        """Return the run of a finished job.
+        """Return a finished job's run.
 
-        Raises `TimeoutError` if it has not ended after `timeout` seconds, and `InputError` or
-        `FaultError` or `Cancelled` if the tool or the worker ended with one of them.
+        Raises `TimeoutError` if the job has not ended after `timeout` seconds, or the error with
+        which it ended: `InputError`, `FaultError` or `Cancelled`.
         """
         if not self.wait(timeout):
             raise TimeoutError(f"job {self.id} ({self.tool}) is still {self.state.value}")
@@ -125,14 +125,14 @@ class Job:
         self.notify()
 
     def requeue(self, why: str = "its worker died; waiting for another worker") -> None:
-        """Return the job to the queue, for example after its worker died; its progress is lost."""
+        """Return the job to the queue, for example because its worker died; progress is lost."""
         self.state = State.QUEUED
         self.fraction = 0.0
         self.message = why
         self.notify()
 
     def finish(self, run: ToolRun | None = None, error: Exception | None = None) -> None:
-        """Mark the job as ended; only the first call counts."""
+        """Mark the job as ended; only the first call has an effect."""
         if self._finished.is_set():
             return
         self.run, self.error, self.ended = run, error, clock.seconds()
@@ -147,12 +147,12 @@ class Job:
         self.notify()
 
     def notify(self) -> None:
-        """Call `on_change`."""
+        """Call `on_change` with the job."""
         if self.on_change is not None:
             self.on_change(self)
 
     def status(self) -> dict[str, Any]:
-        """Return the state of the job as JSON data."""
+        """Return the job's state as JSON data."""
         end = self.ended or clock.seconds()
         return {
             "job": self.id,
@@ -166,7 +166,7 @@ class Job:
 
 
 def make_request(job: Job, device: str) -> dict[str, Any]:
-    """Make the message that is sent to a worker."""
+    """Make the message that is sent to a worker to start a job."""
     return {
         "op": "run",
         "id": job.id,
@@ -183,7 +183,7 @@ def make_request(job: Job, device: str) -> dict[str, Any]:
 
 
 def parse_roots(request: Mapping[str, Any]) -> Roots:
-    """Return the roots of a request, which are already resolved."""
+    """Parse a request's roots, which are already resolved."""
     inputs, made = (tuple(map(Path, request[key])) for key in ("inputs", "made"))
     return Roots(inputs, Path(request["output"]), made)
 
@@ -198,7 +198,7 @@ KINDS: dict[str, type[Exception]] = {
 
 
 def name_error(error: Exception) -> str:
-    """Return an error's name for another process, using the most specific kind."""
+    """Return the name of an error's most specific kind, to be sent to another process."""
     return next((word for word, kind in KINDS.items() if isinstance(error, kind)), "fault")
 
 
@@ -233,7 +233,7 @@ def make_job(
 
 
 def remove_leftovers(job: Job) -> None:
-    """Remove the temporary files and folders that a killed job left below its output folder."""
+    """Remove temporary files and folders that a killed job left below its output folder."""
     if not job.roots.output.is_dir():
         return
     for folder, folders, names in os.walk(job.roots.output):

@@ -1,4 +1,4 @@
-"""Resources of this machine: processors, memory and graphics cards."""
+"""Resources of this machine: processors, memory and GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 def cpus() -> int:
-    """Return the number of processors available, by CPU affinity and control-group quota."""
+    """Return the number of available processors, given CPU affinity and cgroup quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
@@ -42,7 +42,7 @@ def available_mb() -> int:
 
 
 def resident_mb(pid: int) -> float:
-    """Return the resident memory of a process in MiB, or 0 if it cannot be read."""
+    """Return a process's resident memory in MiB, or 0 if it cannot be read."""
     try:
         fields = Path(f"/proc/{pid}/statm").read_text().split()
         return int(fields[1]) * PAGE / 2**20
@@ -51,7 +51,7 @@ def resident_mb(pid: int) -> float:
 
 
 def gpus() -> int:
-    """List the graphics cards from `nvidia-smi`, within CUDA_VISIBLE_DEVICES.
+    """List the GPUs that `nvidia-smi` reports, restricted to CUDA_VISIBLE_DEVICES.
 
     No library is loaded.
     """

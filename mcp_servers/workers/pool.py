@@ -22,14 +22,15 @@ from sage.core.plugins import find_plugins, load_plugin
 TICK = 0.2
 """Interval in seconds between checks of memory and deadlines while jobs run."""
 START_FAILURES = 3
-"""Number of workers in a row that may die before being ready."""
+"""Number of workers in a row that may die before becoming ready."""
 
 
 @dataclass
 class Worker:
     """A worker process and its current job.
 
-    `recent` lists the inputs that it last had open, and `cards` the GPUs that hold its models.
+    `recent` lists the inputs that it opened most recently, and `cards` the GPUs that hold its
+    models.
     """
 
     process: BaseProcess
@@ -44,7 +45,7 @@ class Worker:
     cards: set[str] = field(default_factory=set)
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message; the death of a worker is detected through its sentinel."""
+        """Send a message; a worker's death is detected through its sentinel."""
         with suppress(OSError):
             self.connection.send_bytes(json.dumps(message).encode())
 
@@ -52,11 +53,11 @@ class Worker:
 class LocalPool(Workers):
     """Worker processes on this machine, started as jobs arrive.
 
-    The total CPU and memory of running tools is kept within `cpus` and `memory_mb` (default: three
-    quarters of what is available). A worker that grows beyond a job's memory limit is killed and
-    the job fails with that reason; others continue. A GPU is assigned to one job at a time, and
-    other tools that can use it wait. All jobs for a GPU go to the same worker, which loads a model
-    once.
+    The total CPU and memory use of running tools is kept within `cpus` and `memory_mb`
+    (default: three quarters of what is available). A worker that grows beyond a job's memory
+    limit is killed and the job fails with that reason; other jobs continue. A GPU is assigned
+    to one job at a time, and other tools that can use it wait. All jobs for a GPU go to the
+    same worker, which loads a model only once.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class LocalPool(Workers):
         max_attempts: int = 3,
         grace: float = 5.0,
     ) -> None:
-        """Start the dispatcher."""
+        """Set up the pool and start its dispatcher thread."""
         super().__init__(recipe or Recipe(), max_attempts, grace)
         self.size = workers or machine.cpus()
         if self.size < 1:
@@ -231,7 +232,7 @@ class LocalPool(Workers):
             memory += job.resources.memory_mb
 
     def _idle(self, job: Job) -> Worker | None:
-        """Return an idle worker without a card, or start one if there is room.
+        """Return an idle worker without a GPU, or start a worker if there is room.
 
         A worker that has the job's input open is preferred.
         """
@@ -248,11 +249,11 @@ class LocalPool(Workers):
         return None
 
     def _free_gpu(self, job: Job) -> str | None:
-        """Return a card that no running job uses.
+        """Return a GPU that no running job uses.
 
-        If the job names a card, only that card is considered.
+        If the job names a GPU, only that GPU is considered.
 
-        A card whose worker is busy is the last choice, because the job would wait for it.
+        A GPU whose worker is busy is the last choice, because the job would wait for it.
         """
         busy = [worker for worker in self._workers if worker.job is not None]
         held = {worker.device for worker in busy}
@@ -340,11 +341,12 @@ def open_workers(
 ) -> Workers:
     """Open workers for "4" (local processes) or for a plugin: "NAME" or "NAME:ADDRESS".
 
-    None or "auto" means one local process per processor. A plugin registers, under `sage.workers`,
-    a function of the word, the recipe and the grace period.
+    None or "auto" means one local process per processor. A plugin registers, under
+    `sage.workers`, a function of the word, the recipe and the grace period.
 
-    Raises `InputError` if the word is not recognized. `memory_mb` is for all concurrent jobs
-    (default: the machine's), and a cancelled job must end by itself within `grace` seconds.
+    Raises `InputError` if the word is not recognized. `memory_mb` is the limit for all
+    concurrent jobs (default: the machine's), and a canceled job must end within `grace`
+    seconds.
     """
     if word is None or word == "auto" or word.isdigit():
         count = int(word) if word and word.isdigit() else None

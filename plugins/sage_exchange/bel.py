@@ -1,9 +1,10 @@
-"""Export of a graph to Biological Expression Language (BEL 2.2), and a list of what it omits.
+"""Export of a graph to Biological Expression Language (BEL 2.2), with a list of omissions.
 
-Each reading becomes a statement with its citation and quotation. The following are omitted, each
-with a reason: denied relations (BEL has no negation), readings of retracted papers or of papers
-without an identifier, types that are not BEL functions (endpoints, image features, cohorts), and
-relations that BEL cannot express (`treats`, `acts_in`).
+Each reading becomes a statement with its citation and quotation. The following are
+omitted, each with a reason: denied relations (BEL has no negation), readings from
+retracted papers or from papers without an identifier, types that are not BEL functions
+(endpoints, image features, cohorts), and relations that BEL cannot express (`treats`,
+`acts_in`).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Script:
-    """A BEL script, with its number of statements and the items that it omits."""
+    """A BEL script, its number of statements, and the items it omits."""
 
     text: str = ""
     statements: int = 0
@@ -130,7 +131,7 @@ class _Term:
 
 
 def _term(graph: Graph, n: int) -> _Term | None:
-    """Render a concept as a BEL term, using its public identifier or else its name in SAGE."""
+    """Render a concept as a BEL term, with its public identifier or else its name in SAGE."""
     function = _FUNCTIONS.get(TYPES[graph.types[n]])
     known = references(graph.node_rows[int(graph.node_row[n])].get("identifiers", {}))
     if function is None:

@@ -1,4 +1,4 @@
-"""The Biolink model: classes, predicates, and the identifier of each concept."""
+"""Biolink model: classes, predicates, and concept identifiers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PREDICATES = {
 
 
 def choose_references(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str] | None]:
-    """Choose a public reference for each node, or None for a node without one of its own.
+    """Choose a public reference for each node; None if the node has none of its own.
 
     An identifier that an earlier node uses is not reused, so nodes are never merged.
     """

@@ -27,7 +27,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A statement from a source; `pmid` dates it if `year` is missing."""
+    """A statement from a source; `pmid` is used for the date if `year` is missing."""
 
     head: Entity
     relation: str
@@ -53,7 +53,7 @@ def gene(symbol: str, number: str = "") -> Entity:
 
 
 def number_genes(facts: Iterable[Fact], numbers: Mapping[str, str]) -> Iterator[Fact]:
-    """Yield the facts with numbers added to genes known only by symbol, so that sources join."""
+    """Yield facts with numbers added to genes known only by symbol, so that sources join."""
 
     def number_entity(entity: Entity) -> Entity:
         number = numbers.get(entity.name) if entity.id.startswith("symbol:") else None
@@ -64,7 +64,7 @@ def number_genes(facts: Iterable[Fact], numbers: Mapping[str, str]) -> Iterator[
 
 
 def read_gene_numbers(path: Path) -> dict[str, str]:
-    """Read NCBI Gene numbers by official symbol from a `gene_info` table (plain or gzip)."""
+    """Read NCBI Gene numbers by official gene symbol from a `gene_info` table (plain or gzip)."""
     with open_text(path) as stream:
         rows = (line.rstrip("\n").split("\t") for line in stream if not line.startswith("#"))
         numbers = {row[2]: row[1] for row in rows if len(row) > 2 and row[1].isdigit()}
@@ -74,7 +74,7 @@ def read_gene_numbers(path: Path) -> dict[str, str]:
 
 
 def fuse_facts(facts: Iterable[Fact], years: Mapping[str, int] | None = None) -> FusedGraph:
-    """Build a graph with a node per identifier and an edge per head, relation, tail, and denial.
+    """Build a graph with a node per identifier and an edge per head, relation, tail and polarity.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def read_table(path: Path, stream: IO[str], needed: tuple[str, ...]) -> Iterator
     Raises
     ------
     InputError
-        If a column is missing; the message names the columns that exist.
+        If a column is missing; the message lists the existing columns.
     """
     delimiter, header = "\t", list[str]()
     lines = iter(stream)

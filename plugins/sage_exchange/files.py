@@ -1,4 +1,4 @@
-"""Opening of text files for importers."""
+"""Opening text files for importers."""
 
 from __future__ import annotations
 

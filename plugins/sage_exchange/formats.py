@@ -1,4 +1,4 @@
-"""Readers that turn the published files of public collections into facts."""
+"""Readers that convert files published by public collections into facts."""
 
 from __future__ import annotations
 

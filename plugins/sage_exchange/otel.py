@@ -1,7 +1,7 @@
-"""Export of a trace as OpenTelemetry spans (generative AI conventions, OTLP's JSON encoding).
+"""Export of a trace as OpenTelemetry spans (GenAI conventions, OTLP's JSON encoding).
 
-Conventions: `invoke_agent`, `chat` and `execute_tool` spans with `gen_ai.*` attributes. Other
-attributes (steps, hypotheses, costs, refusals, people's decisions) are under `sage.*`.
+Conventions: `invoke_agent`, `chat` and `execute_tool` spans with `gen_ai.*` attributes.
+Other attributes (steps, hypotheses, costs, refusals, human decisions) are under `sage.*`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def spans_of(
 
     Parameters
     ----------
-    run : the run's identity, from which the trace's is derived
+    run : the run's identity, from which the trace's identity is derived
     version : version of SAGE, recorded in the resource
     content : whether to export prompts, replies, arguments, and results too
     """
@@ -156,7 +156,7 @@ def _nanoseconds(time: str) -> int:
 
 
 def _began(line: TraceLine) -> int:
-    """Compute the start time of a line's event; lines are written when the event ends."""
+    """Compute the start time of the event in a line; lines are written when the event ends."""
     return _nanoseconds(line.time) - round((line.seconds or 0.0) * 1e9)
 
 

@@ -40,7 +40,7 @@ Pair = tuple[str, str]
 
 
 def render_turtle(graph: Graph) -> Iterator[str]:
-    """Yield the graph as lines of Turtle; the same graph always gives the same lines."""
+    """Yield the graph as lines of Turtle; the output is deterministic."""
     for prefix, iri in PREFIXES.items():
         yield f"@prefix {prefix}: <{iri}> .\n"
     for relation in sorted(set(graph.relations)):
@@ -59,7 +59,7 @@ def render_turtle(graph: Graph) -> Iterator[str]:
 
 
 def concept_iris(graph: Graph) -> list[str]:
-    """List an IRI for each node: that of its first public identifier, or a URN of its own id."""
+    """Return an IRI for each node, from its first public identifier or else as a URN of its id."""
     known = choose_references(graph.node_rows[int(row)] for row in graph.node_row)
     return [
         reference[2] if reference else f"urn:sage:concept:{quote(id_, safe=':')}"
@@ -151,7 +151,7 @@ def _block(subject: str, rows: Iterable[Pair]) -> str:
 
 
 def _urn(kind: str, *parts: str) -> str:
-    """Derive a name from content, so that two builds of the same corpus agree on it."""
+    """Derive a URN from content, so that two builds of the same corpus agree on it."""
     digest = hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
     return f"<urn:sage:{kind}:{digest[:24]}>"
 

@@ -1,4 +1,4 @@
-"""Export of nodes and edges as two tables: tab-separated KGX (Biolink), or CSV for Neo4j."""
+"""Export of nodes and edges as two tables: tab-separated KGX (Biolink) or CSV for Neo4j."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def write_tables(graph: Graph, folder: Path, format: str) -> None:
     """Write `nodes` and `edges` to a folder; lists in a cell are separated by `|` (KGX) or `;`.
 
-    In KGX, a concept has its public identifier, or one under `sage:` if it has none of its own.
-    Edges keep SAGE's own `relation` with its sign, belief, papers, and years; denied edges are
-    marked `negated`. Neo4j's headers are those of `neo4j-admin database import`.
+    In KGX, a concept has its public identifier, or an identifier under `sage:` if it has
+    none. Edges keep SAGE's own `relation` with its sign, belief, papers, and years; denied
+    edges are marked `negated`. The Neo4j headers are those of `neo4j-admin database import`.
     """
     nodes, edges = (_kgx if format == "kgx" else _neo4j)(graph)
     ending = ".tsv" if format == "kgx" else ".csv"

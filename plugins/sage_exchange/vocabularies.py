@@ -1,8 +1,9 @@
 """Compilation of large public vocabularies (NCBI gene_info, HGNC, OBO, MeSH) into a lexicon.
 
-The format is recognized by content, not by name. Ambiguous and hazardous names are left out: an
-alias that is also another gene's symbol (FABP5 is an old alias of the pseudogene FABP5P1), an alias
-that several genes claim, pseudogenes, names of fewer than three characters, and common words.
+The format is recognized by content, not by name. Ambiguous and hazardous names are
+omitted: an alias that is also another gene's symbol (FABP5 is an old alias of the
+pseudogene FABP5P1), an alias claimed by several genes, pseudogenes, names of fewer than
+three characters, and common words.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def _plain(name: str) -> str:
 
 
 def _families(rows: Sequence[Row]) -> set[str]:
-    """Find names that at least five genes use with a number.
+    """Find family names, which at least five genes use with a number.
 
     `G protein-coupled receptor` is not a gene, although one member has it as an alias.
     """
@@ -231,7 +232,7 @@ _TREE_TYPES = (
 
 
 def _mesh_trees(texts: dict[Path, str]) -> dict[str, str]:
-    """Map descriptor names to their first tree number, from a tree list among the files."""
+    """Map descriptor names to their first tree number, using a tree list among the files."""
     trees: dict[str, str] = {}
     for text in texts.values():
         if _TREE_LINE.match(text):
@@ -245,7 +246,10 @@ def _mesh_trees(texts: dict[Path, str]) -> dict[str, str]:
 
 
 def _branch(number: str) -> int:
-    """Rank diseases before proteins before others: `Seizures` is C10 and C23, insulin D06, D12."""
+    """Rank a tree number: diseases before proteins before others.
+
+    For example, `Seizures` is C10 and C23, and insulin D06 and D12.
+    """
     if number.startswith(("C", "F03")):
         return 0
     return 1 if number.startswith(("D12.776", "D12.644", "D08.811")) else 2

@@ -1,9 +1,10 @@
-"""Estimation of a paper's year from its PMID when nothing better is known.
+"""Estimation of a paper's publication year from its PMID when no year is available.
 
-PMIDs are assigned in order of entry. From 2000 on, the first numbers of each year below are right
-to within a year for 98% of 950 papers whose years were given in records or citation titles (gross
-mismatches excluded). Older numbers were assigned in blocks as years were entered; for them, the
-last year of the block is used, so that nothing counts as known before it was.
+PMIDs are assigned in order of entry. From 2000 on, the first numbers of each year below
+are right to within a year for 98% of 950 papers whose years were given in records or
+citation titles (gross mismatches excluded). Older numbers were assigned in blocks as
+years were entered; for them, the last year of the block is used, so that nothing counts
+as known before it was.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _STARTS = tuple(number for number, _ in _FIRST)
 
 
 def estimate_year(pmid: str) -> int | None:
-    """Estimate the year of a PMID; None if the text is not a PMID."""
+    """Estimate the publication year of a PMID; None if the text is not a PMID."""
     if not pmid.isdigit() or int(pmid) < 1:
         return None
     return _FIRST[bisect_right(_STARTS, int(pmid)) - 1][1]

@@ -1,3 +1,3 @@
-"""Foundation models for tiles: features, clusters, heat maps, attention MIL, and text scores."""
+"""Foundation models for tiles: features, clusters, heat maps, attention MIL, text scores."""
 
 TOOL_MODULES = ("encoders", "cluster", "heatmap", "mil", "zeroshot")

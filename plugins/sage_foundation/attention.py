@@ -17,7 +17,7 @@ from sage.core.seeds import generator
 
 @dataclass(frozen=True, slots=True)
 class MilSettings:
-    """Architecture and training settings of the network."""
+    """Architecture and training settings for the network."""
 
     hidden: int = 128
     attention: int = 64
@@ -30,7 +30,7 @@ class MilSettings:
 
 
 def build(dimension: int, classes: int, settings: MilSettings) -> Any:
-    """Build the network: `forward(bag)` maps (n, d) to (classes,) logits and (n,) attention."""
+    """Build a network whose `forward(bag)` maps (n, d) to (classes,) logits and (n,) attention."""
     import torch
     from torch import nn
 
@@ -64,10 +64,10 @@ def fit(
     device: str = "cpu",
     tick: Callable[[float], None] | None = None,
 ) -> tuple[Any, F32, F32]:
-    """Train on bags (n_i, d), and return the network with the features' mean and sd.
+    """Train on bags (n_i, d); return the network and the features' mean and sd.
 
-    Classes are weighted equally. The bags in the mask `validation` are held out, and training stops
-    once their loss has not fallen for `patience` epochs; the best weights are kept.
+    Classes are weighted equally. The bags in the mask `validation` are held out, and training
+    stops once their loss has not fallen for `patience` epochs; the best weights are kept.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def predict(network: Any, bag: F32, mean: F32, sd: F32, device: str = "cpu") -> 
 
 
 def auc(labels: AnyArray, scores: AnyArray) -> float:
-    """Compute the area under the ROC curve: the share of pairs ranked correctly, ties half."""
+    """Compute the area under the ROC curve: the fraction of pairs ranked correctly, ties half."""
     from scipy.stats import rankdata
 
     positive = np.asarray(labels).astype(bool)
@@ -164,7 +164,7 @@ def auc(labels: AnyArray, scores: AnyArray) -> float:
 def auc_interval(
     labels: AnyArray, scores: AnyArray, groups: AnyArray, seed: int, draws: int = 1000
 ) -> tuple[float, float]:
-    """Compute a 95% interval by resampling groups (patients); NaN if it cannot be computed.
+    """Compute a 95% AUC interval by resampling groups (patients); NaN if it cannot be computed.
 
     Parameters
     ----------

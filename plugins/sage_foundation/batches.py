@@ -1,4 +1,4 @@
-"""Batches of a slide's tiles, read in threads while the previous batch is computed."""
+"""Batches of slide tiles, read in threads while the previous batch is processed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _END: Any = object()
 def tiles(slide: Slide, corners: I64, grid: Grid) -> Iterator[U8]:
     """Yield tiles (patch, patch, 3) at `corners` (level-0 pixels), in order, decoded in parallel.
 
-    `grid` gives their size: `patch_size` pixels from `patch_size_level0` level-0 pixels.
+    `grid` gives the tile size: `patch_size` pixels from `patch_size_level0` level-0 pixels.
     """
     patch, size = grid.patch_size, grid.patch_size_level0
     if size == patch:
@@ -47,10 +47,10 @@ def tiles(slide: Slide, corners: I64, grid: Grid) -> Iterator[U8]:
 def batches(
     items: Iterator[T], size: int, stack: Callable[[list[T]], Any], deep: int = 2
 ) -> Iterator[tuple[int, Any]]:
-    """Yield the number of items processed so far and the batch that `stack` makes.
+    """Yield the number of items processed so far and each batch made by `stack`.
 
-    A thread fetches and stacks items up to `deep` batches ahead of the batch in use; its errors are
-    raised here.
+    A thread fetches and stacks items up to `deep` batches ahead of the current batch; its
+    errors are raised here.
     """
 
     def make() -> tuple[int, Any]:

@@ -1,4 +1,4 @@
-"""Clustering of a slide's tiles by their features, with the tiles nearest to each center."""
+"""Clustering of a slide's tiles by features, with the tiles nearest to each center."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_WARD = 10_000
 
 
 class ClusterInput(SlideInput):
-    """Features and the number of clusters."""
+    """Feature file and number of clusters."""
 
     features: InputPath = Field(
         description="HDF5 with features and coords, as written by encode_tiles"
@@ -47,7 +47,7 @@ class Cluster(BaseModel):
 
 
 class ClusterResult(SlideResult):
-    """Clusters of a slide."""
+    """Clusters of a slide's tiles."""
 
     tiles: int
     clusters: list[Cluster]
@@ -70,7 +70,7 @@ class ClusterResult(SlideResult):
     title="Group the tiles of a slide by appearance",
 )
 def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
-    """Cluster a slide's tiles; the same seed gives the same clusters."""
+    """Cluster a slide's tiles; the result depends only on the input and the seed."""
     import numpy as np
     from sklearn.cluster import AgglomerativeClustering, KMeans
     from sklearn.decomposition import PCA

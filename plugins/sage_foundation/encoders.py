@@ -1,4 +1,4 @@
-"""Encoding of tiles with the handcrafted encoder or a foundation model with local weights."""
+"""Tile encoding with the handcrafted encoder or a foundation model with local weights."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ class EncodeResult(SlideResult):
 
 
 class UsesEncoder(Protocol):
-    """Arguments that select an encoder."""
+    """Mixin with the arguments that select an encoder."""
 
     encoder: EncoderName
 
 
 def encoder_memory(given: UsesEncoder) -> int:
-    """Estimate the memory in MiB for encoding with the encoder that the arguments name."""
+    """Estimate the memory in MiB needed by the encoder that the arguments name."""
     from sage_foundation.specs import encoder_spec
 
     return encoder_spec(given.encoder).memory_mb
 
 
 def choose_batch(mb_per_patch: float, device: str, memory_mb: int) -> int:
-    """Compute how many patches of `mb_per_patch` MiB fit into half of the planned or free memory.
+    """Compute how many patches of `mb_per_patch` MiB fit in half the planned or free memory.
 
     The result is at most 16 on a CPU and 256 on a GPU.
     """

@@ -1,4 +1,4 @@
-"""Features and scores of patches in the formats of Trident and CLAM."""
+"""Patch features and scores in the formats of Trident and CLAM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sage.core.errors import InputError
 def write_features(path: Path, coords: I64, parts: Iterable[F32], grid: Grid, encoder: str) -> int:
     """Write features, which arrive in chunks of rows, together with their coordinates.
 
-    The attributes identify the encoder. Return the features' dimension.
+    The attributes identify the encoder. Returns the feature dimension.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def _plain(value: Any) -> Any:
 
 
 def write_scores(path: Path, coords: I64, attributes: dict[str, Any], **columns: AnyArray) -> None:
-    """Write corners with their attributes, and named scores of the same length."""
+    """Write corners with their attributes, and named scores with one value per corner."""
     import h5py
 
     with h5py.File(path, "w") as file:

@@ -1,6 +1,6 @@
 """A small deterministic patch encoder based on color, texture, and cells, without weights.
 
-Every number has a name (`NAMES`), so that a cluster or a model can be explained.
+Every feature has a name (`NAMES`), so that a cluster or a model can be explained.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ _LBP = np.array(
 
 
 def encode_patch(image: U8, mpp: float) -> F32:
-    """Compute features (DIMENSION,) of a patch of any size at `mpp` µm per pixel (0.2 to 1.05)."""
+    """Compute the (DIMENSION,) features of a patch at `mpp` µm per pixel (0.2 to 1.05).
+
+    The patch can have any size.
+    """
     import cv2
 
     density = optical_density(image)
@@ -91,7 +94,7 @@ def encode_patch(image: U8, mpp: float) -> F32:
 
 
 def _local_patterns(gray: AnyArray, radius: int) -> list[float]:
-    """Compute shares of the ten rotation-invariant uniform binary patterns (Ojala et al. 2002)."""
+    """Compute the frequencies of the ten rotation-invariant uniform LBPs (Ojala et al. 2002)."""
     r = radius
     center = gray[r:-r, r:-r]
     code = np.zeros(center.shape, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Heat maps of tile scores drawn over the slide."""
+"""Heat maps of tile scores drawn over a slide."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class HeatmapInput(SlideInput):
-    """Scores and their range."""
+    """Scores to draw and the range of the color scale."""
 
     scores: InputPath = Field(
         description="CSV with columns x, y and the score, or HDF5 with coords and the score"
@@ -38,7 +38,7 @@ class HeatmapInput(SlideInput):
 
 
 class HeatmapResult(SlideResult):
-    """The picture and the range of its color scale."""
+    """Heat map image and the range of its color scale."""
 
     tiles: int
     low: float
@@ -56,7 +56,7 @@ class HeatmapResult(SlideResult):
     title="Draw a heat map of tile scores",
 )
 def heatmap(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
-    """Draw a heat map of a slide; tiles without a score are left uncolored."""
+    """Draw a slide's heat map; tiles without a score are left uncolored."""
     import cv2
     import numpy as np
 
@@ -110,7 +110,7 @@ def _safe(text: str) -> str:
 
 
 def _spacing(coords: I64) -> float:
-    """Infer the side of the tiles from the smallest step between their corners."""
+    """Infer the tile size from the smallest step between tile corners."""
     import numpy as np
 
     steps = [np.diff(np.unique(coords[:, axis])) for axis in (0, 1)]
@@ -119,7 +119,7 @@ def _spacing(coords: I64) -> float:
 
 
 def read_scores(path: Path, column: str) -> tuple[I64, F64, float | None]:
-    """Read (n, 2) corners, (n,) scores, and the tile's side if the file states it.
+    """Read (n, 2) corners, (n,) scores, and the tile size if the file states it.
 
     Raises `InputError` if columns are missing or lengths differ.
     """

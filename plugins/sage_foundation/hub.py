@@ -1,4 +1,4 @@
-"""Lookup of Hugging Face weights by name in the user's cache, without any download."""
+"""Lookup of Hugging Face weights by name in the user's local cache, without downloading."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SAFE = (".safetensors", ".onnx")
 
 
 def find_cached(name: str) -> Path:
-    """Find the file of "owner/model:nuclei.onnx" or "owner/model@revision:nuclei.onnx".
+    """Find the cached file for "owner/model:nuclei.onnx" or "owner/model@revision:nuclei.onnx".
 
     The name may begin with "hf-hub:", the prefix that timm uses for models on the hub.
 
     Raises
     ------
     InputError
-        If the name is invalid, the file could run code, the client is not installed, or the file
-        is not in the cache; the message explains how to download it.
+        If the name is invalid, the file could run code, the client is not installed, or the
+        file is not in the cache; the message explains how to download it.
     """
     named = NAME.match(name)
     if named is None:
@@ -58,7 +58,7 @@ def find_cached(name: str) -> Path:
 
 
 def fingerprint(name: str) -> str:
-    """Return the content that a name currently refers to, which is part of the result cache key."""
+    """Return the hash of the file that a name currently refers to, for the result cache key."""
     try:
         return str(find_cached(name).resolve().name)  # the cache names files by their hash
     except InputError:

@@ -1,4 +1,4 @@
-"""Attention MIL: training on slide labels split by patient, evaluation, and attention maps."""
+"""Attention MIL: training on slide labels with splits by patient, evaluation, and maps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MIL_VALIDITY = Validity(
 
 
 class TrainInput(Given):
-    """Bags, labels and training settings."""
+    """Bags, labels, and training settings."""
 
     features: InputPath = Field(description="Folder with one HDF5 file of features per slide")
     labels: InputPath = Field(description="CSV with columns slide, label and, optionally, patient")
@@ -48,7 +48,7 @@ class TrainInput(Given):
 
 
 class MilScores(BaseModel):
-    """Classification scores; AUC is one-vs-rest, averaged over classes."""
+    """Classification scores; the AUC is one-vs-rest, averaged over classes."""
 
     slides: int
     patients: int
@@ -83,7 +83,7 @@ class TrainResult(MilScores):
     title="Train a multiple-instance model",
 )
 def mil_train(given: TrainInput, context: ToolContext) -> TrainResult:
-    """Cross-validate, then train on all slides."""
+    """Cross-validate an attention MIL model, then train it on all slides."""
     import json
 
     import numpy as np
@@ -159,7 +159,7 @@ def mil_train(given: TrainInput, context: ToolContext) -> TrainResult:
 
 
 class EvaluateInput(Given):
-    """A trained model and slides that it has not seen."""
+    """A trained model and slides not used to train it."""
 
     weights: InputPath = Field(
         description="safetensors file from mil_train; its JSON must be in the same folder"
@@ -175,7 +175,7 @@ class EvaluateInput(Given):
 
 
 class EvaluateResult(MilScores):
-    """Scores on the given slides."""
+    """Scores on the evaluated slides."""
 
     attention: list[OutputName] = Field(
         description="One HDF5 file per slide, with coords and attention"
@@ -327,7 +327,7 @@ def _scores(
     name: str,
     context: ToolContext,
 ) -> MilScores:
-    """Write the predictions and score them."""
+    """Write a model's predictions to a file and score them."""
     import numpy as np
     from sklearn.metrics import balanced_accuracy_score
 

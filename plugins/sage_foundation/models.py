@@ -1,7 +1,7 @@
-"""Loading of patch encoders by name from their specifications.
+"""Loading of patch encoders by name, based on their specifications.
 
-Only the handcrafted encoder needs no weights. The rest load from a local folder that the user
-obtained under the model's license (see `networks`); nothing is downloaded here.
+Only the handcrafted encoder needs no weights. The others load from a local folder that
+the user obtained under the model's license (see `networks`); nothing is downloaded here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """A loaded encoder: `stack` prepares a batch in the reading thread, `encode` computes."""
+    """A loaded encoder: `stack` prepares batches in the reading thread, `encode` runs the model."""
 
     stack: Callable[[list[U8]], Any]
     encode: Callable[[Any], F32]
@@ -32,7 +32,7 @@ class Encoder:
 
 
 def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: float) -> Encoder:
-    """Load the encoder of `spec`, which computes features (n, d) for patches (H, W, 3).
+    """Load the encoder described by `spec`, which maps patches (H, W, 3) to features (n, d).
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: floa
     Raises
     ------
     InputError
-        If the weights or the library that reads them is missing, or the weights do not fit.
+        If the weights or the library that reads them are missing, or the weights do not fit.
     """
     if spec.loader == "handcrafted":
         return _handcrafted(mpp)
@@ -61,7 +61,8 @@ def encoder_for(
 ) -> tuple[Encoder, str]:
     """Return the encoder for a call, kept loaded between a worker's calls, and its device.
 
-    Raises the errors of `load_encoder` and `choose_device`, and refuses weights outside the roots.
+    Raises the errors of `load_encoder` and `choose_device`, and refuses weights outside the
+    roots.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ def network_encoder(network: Callable[[Any], Any], spec: EncoderSpec, device: st
 
 
 def resize_patches(patches: U8, side: int, how: Resize) -> Any:
-    """Resize patches (n, H, W, 3) to bytes (n, 3, side, side) on the CPU, as Pillow does."""
+    """Resize patches (n, H, W, 3) to uint8 (n, 3, side, side) on the CPU, as Pillow does."""
     import torch
 
     pixels = torch.tensor(patches).permute(0, 3, 1, 2)  # a copy: an image's pixels can be read-only

@@ -1,8 +1,9 @@
-"""Networks of the patch encoders, filled from a user's files without running code from them.
+"""Patch encoder networks, filled from a user's files without running code from them.
 
-A folder has the layout of the hub: config.json and model.safetensors, or pytorch_model.bin, from
-which only tensors are read. Files that do not fill every tensor of the network are refused, because
-a randomly initialized layer would still produce plausible-looking features.
+A folder has the layout of the hub: config.json and model.safetensors, or
+pytorch_model.bin, from which only tensors are read. Files that do not fill every tensor
+in the network are refused, because a randomly initialized layer would still produce
+plausible-looking features.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ TIMM: dict[str, tuple[str, dict[str, Any]]] = {
     "h-optimus-0": ("vit_giant_patch14_reg4_dinov2", {"global_pool": "token"}),
     "h-optimus-1": ("vit_giant_patch14_reg4_dinov2", {"global_pool": "token"}),
 }  # fmt: skip
-"""Architectures and arguments from the model cards; the gated ones use SwiGLU with SiLU."""
+"""Architectures and arguments from the model cards; gated variants use SwiGLU with SiLU."""
 TRANSFORMERS = {"phikon": ("vit", "ViTModel"), "phikon-v2": ("dinov2", "Dinov2Model")}
-"""Name in config.json and class for the architectures of encoders that transformers builds."""
+"""Model type in config.json and class for encoders that transformers builds."""
 LEADS_ELSEWHERE = ("transformers_weights", "attn_implementation", "_attn_implementation")
-"""Keys of config.json that make transformers load weights or code from elsewhere."""
+"""Keys in config.json that make transformers load weights or code from elsewhere."""
 
 
 def load_network(spec: EncoderSpec, weights: Path) -> Any:
@@ -93,7 +94,7 @@ def timm_network(name: str) -> Any:
 
 
 def add_pooling(module: Any, spec: EncoderSpec) -> Any:
-    """Wrap `module` with the token pooling that the encoder's card specifies."""
+    """Wrap `module` with the token pooling specified on the encoder's card."""
     import torch
 
     class Pooled(torch.nn.Module):
@@ -117,11 +118,12 @@ def add_pooling(module: Any, spec: EncoderSpec) -> Any:
 
 
 def from_folder(kind: Any, folder: Path, model_type: str) -> Any:
-    """Load a model from a folder in the layout of transformers, reading every tensor from there.
+    """Load a model from a folder in the layout of transformers, reading every tensor from it.
 
-    `kind` is the class that reads it, and `model_type` its required name in config.json. The pooler
-    is exempt: it is not used, and Phikon is published without it. Raises `InputError` if the folder
-    is not such a model, points to files beyond config.json and model.safetensors, or lacks tensors.
+    `kind` is the class that loads the model, and `model_type` its required name in
+    config.json. The pooler is exempt: it is not used, and Phikon is published without it.
+    Raises `InputError` if the folder is not such a model, points to files other than
+    config.json and model.safetensors, or lacks tensors.
     """
     from safetensors import SafetensorError
 
@@ -166,8 +168,8 @@ def from_folder(kind: Any, folder: Path, model_type: str) -> Any:
 def _check_config(folder: Path, model_type: str) -> None:
     """Raise `InputError` unless the folder is a model of this type with a single weights file.
 
-    transformers follows file names in a shard index, config.json, or adapter_config.json, even out
-    of the folder, so all such references are refused.
+    transformers follows file names in a shard index, config.json, or adapter_config.json,
+    even out of the folder, so all such references are refused.
     """
     if not folder.is_dir() or not (folder / "config.json").is_file():
         raise InputError(
@@ -253,9 +255,9 @@ def _conch(spec: EncoderSpec, weights: Path) -> Any:
 
 
 def conch_network(weights: Path, *, texts: bool = False) -> Any:
-    """Build CONCH's network and load the weights of its image side.
+    """Build CONCH's network and load the weights of its image tower.
 
-    With `texts`, also load the text side, the image projection, and the logit scale. Raises
+    With `texts`, also load the text tower, the image projection, and the logit scale. Raises
     `InputError` for weights that lack them.
     """
     try:
@@ -290,10 +292,10 @@ def _below(prefix: str, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_weights(weights: Path, context: ToolContext) -> tuple[tuple[str, int, int], ...]:
-    """Return name, time stamp, and size of each weights file: the cache key of a loaded network.
+    """Return the name, time stamp, and size of each weights file: the key of a cached network.
 
-    The targets of links are recorded as separate inputs, because a folder's hash does not cover
-    links. Raises `InputError` if a target is outside the roots.
+    The targets of links are recorded as separate inputs, because a folder's hash does not
+    cover links. Raises `InputError` if a target is outside the roots.
     """
     files = sorted(weights.rglob("*")) if weights.is_dir() else [weights]
     found = []
@@ -306,7 +308,10 @@ def check_weights(weights: Path, context: ToolContext) -> tuple[tuple[str, int, 
 
 
 def weights_file(weights: Path) -> Path:
-    """Find the weights file in a folder, or return the file itself; raises `InputError` without."""
+    """Find the weights file in a folder, or return the file itself.
+
+    Raises `InputError` if there is none.
+    """
     if weights.is_file():
         return weights
     for name in ("model.safetensors", "pytorch_model.bin"):
@@ -316,7 +321,7 @@ def weights_file(weights: Path) -> Path:
 
 
 def read_tensors(file: Path) -> dict[str, Any]:
-    """Read the tensors of a safetensors file, or of a .bin file that contains nothing else."""
+    """Read the tensors in a safetensors file, or in a .bin file that contains nothing else."""
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -340,7 +345,7 @@ def read_tensors(file: Path) -> dict[str, Any]:
 
 
 def _fill(module: Any, state: dict[str, Any], file: Path, unused: tuple[str, ...] = ()) -> None:
-    """Copy all tensors of `state` into `module`; raises `InputError` if they do not fit.
+    """Copy all tensors in `state` into `module`; raises `InputError` if they do not fit.
 
     Tensors with a prefix in `unused` may be missing, since features do not depend on them.
     """

@@ -1,12 +1,13 @@
-"""Nucleus segmentation tile by tile with a TorchScript or ONNX network, with types if available.
+"""Nucleus segmentation tile by tile with a TorchScript or ONNX network, typed if available.
 
-The module maps (1, 3, H, W) float to (1, k, H, W): a label image (whole numbers, 0 outside; nuclei
-are in the first channel), or a probability of nucleus between 0 and 1 (InstanSeg's interface).
-Alternatively, it returns the named maps of HoVer-Net and related models (`typed_maps`), the third
-of which contains types. Attributes (for ONNX, metadata) are `pixel_size`, the µm per pixel it was
-trained at; `types`, the names of its types; and `window`, the side in pixels if it accepts a single
-size (for ONNX, the fixed size of the input). A TorchScript file is code: loading another person's
-file runs their code. An ONNX file is a graph of known operators.
+The module maps (1, 3, H, W) float to (1, k, H, W): a label image (whole numbers, 0
+outside; nuclei are in the first channel), or a nucleus probability between 0 and 1
+(InstanSeg's interface). Alternatively, it returns the named maps of HoVer-Net and related
+models (`typed_maps`), the third of which contains types. Attributes (for ONNX, metadata)
+are `pixel_size`, the µm per pixel that it was trained at; `types`, the names of its
+types; and `window`, the side in pixels if it accepts only a fixed size (for ONNX, the
+input size). A TorchScript file is code: loading another person's file runs their code. An
+ONNX file is a graph of known operators.
 """
 
 from __future__ import annotations
@@ -39,19 +40,18 @@ if TYPE_CHECKING:
 
 DEFAULT_MPP = 0.5
 WINDOWS = (32, 4096)
-"""Allowed side of a window, in pixels: smaller needs too many calls, larger too much memory."""
+"""Allowed window sides in pixels: smaller needs too many calls, larger too much memory."""
 CUT = 0.5
 UNLIKE, TOO_UNLIKE = 1.2, 2.0
-"""Ratios of a scan's pixel size to the network's beyond which nuclei are small, or far too small.
-"""
+"""Ratios of scan to network pixel size above which nuclei are small, or far too small."""
 
 Answer = Callable[[F32], Any]
-"""From (1, 3, H, W) to a module's output: one array, or several by name."""
+"""Function from (1, 3, H, W) input to a module's output, as an array or several by name."""
 
 
 @dataclass(frozen=True)
 class Stated:
-    """Metadata stated in a module's file, or None and () if absent."""
+    """Metadata stated in a module's file; None or () for each field that is absent."""
 
     pixel_size: float | None = None
     types: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ def _torchscript(path: Path, device: str) -> tuple[Answer, Stated]:
 
 
 def _onnx(path: Path, device: str) -> tuple[Answer, Stated]:
-    """Load the graph in a session on the CPU, or on a GPU that the runtime can use."""
+    """Load the graph into a session on the CPU, or on a GPU if the runtime supports it."""
     try:
         runtime: Any = importlib.import_module("onnxruntime")
     except ImportError as error:
@@ -139,16 +139,16 @@ def _number(text: str) -> float | None:
 
 
 class LearnedNuclei:
-    """A loaded module and how its input is scaled.
+    """A loaded module and the scaling of its input.
 
-    `low` and `high` (3,) are the gray values that become 0 and 1. `types` are the names of the
-    types that it predicts, empty if it predicts none.
+    `low` and `high` (3,) are the gray values that become 0 and 1. `types` are the names of
+    the types that it predicts, empty if it predicts none.
     """
 
     def __init__(
         self, path: Path, device: str, mpp: float | None = None, types: Sequence[str] = ()
     ) -> None:
-        """Open the file; raise `InputError` if it is neither TorchScript nor ONNX."""
+        """Open the file; raises `InputError` if it is neither TorchScript nor ONNX."""
         load = _onnx if path.suffix == ".onnx" else _torchscript
         self.path = path
         self.answer, stated = load(path, device)
@@ -203,7 +203,7 @@ class LearnedNuclei:
         return np.ascontiguousarray(out[:, :height, :width])
 
     def _by_windows(self, values: F32, window: int) -> F32:
-        """Run the module window by window, keeping the middle of each in the size of its output."""
+        """Run the module window by window, keeping the middle of each, the size of its output."""
         height, width = values.shape[:2]
         kept = self._find_side(window)
         margin = (window - kept) // 2
@@ -226,7 +226,7 @@ class LearnedNuclei:
         return np.ascontiguousarray(np.concatenate(rows, axis=1)[:, :height, :width])
 
     def _find_side(self, window: int) -> int:
-        """Determine the side of the module's output for a window, once."""
+        """Determine, once, the side of the module's output for a window."""
         if self.kept is None:
             self.kept = self._run_module(np.zeros((window, window, 3), dtype=np.float32)).shape[-1]
             if not 0 < self.kept <= window:
@@ -236,7 +236,7 @@ class LearnedNuclei:
         return self.kept
 
     def _run_module(self, values: F32) -> F32:
-        """Run the module on scaled pixels (H, W, 3) to get (k, h, w)."""
+        """Run the module on scaled pixels (H, W, 3) and return (k, h, w)."""
         try:
             out = self.answer(np.ascontiguousarray(values.transpose(2, 0, 1))[None])
         except RuntimeError as error:
@@ -307,8 +307,8 @@ def open_network(
     Raises
     ------
     InputError
-        If the file is not such a module, or if the scan is more than `TOO_UNLIKE` times as coarse
-        as it expects.
+        If the file is not such a module, or if the scan's pixels are more than `TOO_UNLIKE`
+        times as large as the module expects.
     """
     from mcp_servers.pathology.surveying import sample_tissue
 
@@ -352,7 +352,7 @@ def pad_mirrored(values: F32, rows: tuple[int, int], columns: tuple[int, int]) -
 
 
 def as_labels(plane: F32, path: Path) -> AnyArray | None:
-    """Return labels 1 to n if values are whole numbers above 1, or None if they are probabilities.
+    """Return labels 1 to n if values are whole numbers above 1, or None for probabilities.
 
     Raises `InputError` if they are neither.
     """
@@ -371,4 +371,4 @@ def as_labels(plane: F32, path: Path) -> AnyArray | None:
 
 
 READER = NetworkReader(find_cached, fingerprint, open_network)
-"""Reader of nucleus networks, registered under `sage.nuclei`."""
+"""Reader for nucleus networks, registered under `sage.nuclei`."""

@@ -1,7 +1,8 @@
-"""The three maps of HoVer-Net and related models: nucleus, position within it, and pixel type.
+"""The three maps of HoVer-Net and related models: nucleus, position within it, and type.
 
-Source: Graham et al. 2019, Med Image Anal 58:101563 (the maps, and how nuclei are separated by
-gradients of the position map); CellViT and NuLite give the same maps under other names.
+Source: Graham et al. 2019, Med Image Anal 58:101563 (the maps, and how nuclei are
+separated by gradients of the position map); CellViT and NuLite produce the same maps
+under other names.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ NAMES = {
     "place": ("hv", "hv_map"),
     "type": ("tp", "nuclei_type_map"),
 }
-"""Names of the maps in HoVer-Net and in CellViT."""
+"""Names of the maps in HoVer-Net and CellViT."""
 _PLAIN = re.compile(r"(?!(?:outside|nan|null)$)[a-z][a-z0-9 _-]{0,39}")
 TYPED = 3
-"""Channels before the types: probability of nucleus, horizontal and vertical position."""
+"""Number of channels before the types: nucleus probability, x position, y position."""
 INSIDE, BORDER = 0.5, 0.4
-"""Minimum probability of nucleus pixels, and minimum steepness of borders between two nuclei."""
+"""Minimum nucleus probability of a pixel, and minimum steepness of borders between nuclei."""
 GRADIENT_UM, OPENED_UM, LEAST_UM2 = 2.5, 1.25, 0.625
-"""Half the width of the Sobel filter (21 pixels at 0.25 µm), the width of the opening of markers (5
-pixels), and the smallest piece (10 pixels): the paper's numbers at its pixel size."""
+"""Half-width of the Sobel filter, width of the marker opening, and smallest piece.
+
+At 0.25 µm per pixel, these are the paper's values of 21 pixels (filter width), 5 pixels
+and 10 pixels.
+"""
 
 
 def plain_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -37,7 +41,8 @@ def plain_names(names: Sequence[str]) -> tuple[str, ...]:
     Raises
     ------
     ValueError
-        If a name is not short plain text or is repeated, or if there are more than `MOST_TYPES`.
+        If a name is not short plain text or is repeated, or if there are more than
+        `MOST_TYPES`.
     """
     if len(names) > MOST_TYPES:
         raise ValueError(f"has {len(names)} type names; the maximum is {MOST_TYPES}")
@@ -57,7 +62,7 @@ def typed_maps(out: dict[str, Any]) -> F32:
     Raises
     ------
     ValueError
-        If a map is missing or has another shape than the others.
+        If a map is missing or its shape differs from the others.
     """
     found = {}
     for key, names in NAMES.items():
@@ -131,7 +136,7 @@ def _to_unit(values: AnyArray) -> F32:
 
 
 def shares(labels: I32, kinds: F32) -> F64:
-    """Compute the mean probability of each type in each nucleus, (n, types), as shares of 1.
+    """Compute the mean probability of each type per nucleus, (n, types), normalized to sum to 1.
 
     Parameters
     ----------

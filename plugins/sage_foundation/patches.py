@@ -1,4 +1,4 @@
-"""A patch classifier with a linear head on a tile encoder: its file and its use on slides."""
+"""Patch classifier with a linear head on a tile encoder: its file and its use on slides."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Head:
 
 
 def fit_head(features: F32, labels: AnyArray, classes: int, penalty: float, seed: int) -> Head:
-    """Fit by L2-penalized maximum likelihood with balanced classes; `penalty` is 1 / C.
+    """Fit a head by L2-penalized maximum likelihood with balanced classes; `penalty` is 1 / C.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def fit_head(features: F32, labels: AnyArray, classes: int, penalty: float, seed
 
 @dataclass(frozen=True, slots=True)
 class PatchModel:
-    """A head with its card: classes, encoder, tile size, training slides, and held-out metrics."""
+    """A head and its card: classes, encoder, tile size, training slides, and held-out metrics."""
 
     head: Head
     card: dict[str, Any]
@@ -86,7 +86,7 @@ class PatchModel:
         return [i for i, name in enumerate(self.classes) if name in self.card["tumor_classes"]]
 
     def save(self, path: Path) -> None:
-        """Write the model as safetensors with the card in its metadata; no code is stored."""
+        """Write the model as safetensors with its card in the metadata; no code is stored."""
         from safetensors.numpy import save_file
 
         head = self.head
@@ -96,7 +96,7 @@ class PatchModel:
 
 
 class HeldOut(BaseModel):
-    """Metrics on patients that the fold's model did not see."""
+    """Metrics on patients excluded from training in each fold."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -104,7 +104,7 @@ class HeldOut(BaseModel):
 
 
 class ModelCard(BaseModel):
-    """Required fields of a model's card; other fields are kept."""
+    """Required fields of a model card; other fields are kept."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -175,13 +175,13 @@ def encode_corners(
     context: ToolContext,
     span: tuple[float, float] = (0.0, 1.0),
 ) -> Iterator[F32]:
-    """Yield features (up to 32, d) of tiles batch by batch, using a registered encoder.
+    """Yield tile features (up to 32, d) batch by batch, using a registered encoder.
 
     Parameters
     ----------
     corners : (n, 2) upper left corners, level-0 pixels
     grid : size and magnification of the tiles
-    span : start and end of this step's share of the progress
+    span : start and end of this step's portion of the progress
 
     Raises
     ------
@@ -201,12 +201,13 @@ def encode_corners(
 def predict_tumor(
     slide: Slide, surveyed: Surveyed, context: ToolContext, given: TumorModel
 ) -> tuple[F32, list[str]]:
-    """Predict the probability of tumor on the survey's grid, and collect warnings.
+    """Predict the tumor probability on the survey's grid, and collect warnings.
 
     Raises
     ------
     InputError
-        If no class of the model is tumor, or for the reasons given in `tumor_probability`.
+        If none of the model's classes is tumor, or for the reasons given in
+        `tumor_probability`.
     """
     model = load_model(context.input(given.model or "", "file"))
     if not model.tumor:
@@ -230,10 +231,10 @@ def predict_tumor(
 def tumor_probability(
     slide: Slide, surveyed: Surveyed, context: ToolContext, given: TumorModel, model: PatchModel
 ) -> F32:
-    """Compute the probability of tumor on the survey's grid, 0 outside the tissue.
+    """Compute the tumor probability on the survey's grid, 0 outside the tissue.
 
-    Adjacent tiles of the training size are classified, and the probability is interpolated between
-    their centers.
+    Adjacent tiles of the training size are classified, and the probability is interpolated
+    between their centers.
 
     Raises
     ------
@@ -308,7 +309,7 @@ def tumor_probability(
 
 
 def tumor_classes(classes: Sequence[str], asked: Sequence[str]) -> list[str]:
-    """Choose the tumor classes: those requested, or else those with a tumor name (`means_tumor`).
+    """Choose the tumor classes: requested classes, or else those named tumor (`means_tumor`).
 
     Raises
     ------

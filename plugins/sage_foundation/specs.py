@@ -1,4 +1,4 @@
-"""Specifications of patch encoders, by name."""
+"""Patch encoder specifications, by name."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ Precision = Literal["float32", "float16", "bfloat16"]
 class EncoderSpec:
     """A patch encoder.
 
-    `mpp` is the resolution it was trained at, and `source` is where users get its weights. Patches
-    of a size other than `patch_px` are resized according to `resize`; `precision` is used by
-    autocast on a GPU (on a CPU, all run in float32). Both, and `normalize`, follow the model card.
-    `memory_mb` is the memory for encoding a slide on a CPU, measured for handcrafted, uni2,
-    virchow2, and h-optimus (docs/slides.md) and estimated from the weights' size for the rest.
+    `mpp` is the resolution that it was trained at, and `source` is where users get its
+    weights. Patches of a size other than `patch_px` are resized according to `resize`;
+    `precision` is used by autocast on a GPU (on a CPU, all encoders run in float32). These
+    two fields and `normalize` follow the model card. `memory_mb` is the memory for encoding a
+    slide on a CPU, measured for handcrafted, uni2, virchow2, and h-optimus (docs/slides.md)
+    and estimated from the weights' size for the rest.
     """
 
     name: str
@@ -87,7 +88,7 @@ ENCODERS = {
 
 
 def encoder_spec(name: str) -> EncoderSpec:
-    """Look up the encoder called `name`; raises `InputError` that lists the known names."""
+    """Look up the encoder called `name`; raises `InputError`, which lists the known names."""
     if name not in ENCODERS:
         raise InputError(f'encoder "{name}" is not known; available: {", ".join(ENCODERS)}')
     return ENCODERS[name]

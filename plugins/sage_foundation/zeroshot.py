@@ -1,4 +1,4 @@
-"""Text scores of tiles with a vision-language model that the user supplies."""
+"""Text scores for tiles, from a vision-language model that the user supplies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TextScoreInput(TilesInput):
-    """Texts to compare, and the model."""
+    """Texts to compare and the model to use."""
 
     texts: list[str] = Field(
         min_length=2, max_length=50, description="Two or more texts that compete for each tile"
@@ -32,7 +32,7 @@ class TextScoreInput(TilesInput):
 
 
 class TextScore(BaseModel):
-    """A text and its scores over the slide."""
+    """A text and its scores across the slide."""
 
     text: str
     mean_probability: float
@@ -40,7 +40,7 @@ class TextScore(BaseModel):
 
 
 class TextScoreResult(SlideResult):
-    """Scores per text; the table has one row per tile, for the tool heatmap."""
+    """Scores per text; the table has one row per tile, for use by the heatmap tool."""
 
     tiles: int
     texts: list[TextScore]
@@ -123,7 +123,7 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
 
 
 def load_clip(folder: Path, device: str) -> tuple[Any, Any, int]:
-    """Load the model, tokenizer, and image side from a CLIP-type model's folder."""
+    """Load the model, tokenizer, and image input size from a CLIP-type model's folder."""
     from transformers import AutoTokenizer, CLIPModel
 
     from sage_foundation.networks import from_folder

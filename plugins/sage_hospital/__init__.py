@@ -1,1 +1,1 @@
-"""Queue, workers, audit log, archives, removal of outputs and patient data, and server checks."""
+"""Queue, workers, audit log, archives, data removal, and server checks."""

@@ -1,7 +1,7 @@
 """Append-only log of people's actions: asked, edited, approved, exported.
 
-As in the ledger, each row is hashed together with the previous row, which reveals edits and
-removals.
+As in the ledger, each row is hashed together with the previous row, so that edits and
+removals are detected.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ CREATE INDEX IF NOT EXISTS sage_audit_who ON sage_audit (who, what, at)
 """
 FIRST = hash_text("sage audit 1")
 REFUSED = "refused"
-"""Action logged for a request beyond a quota; `about` is the number of that request's row."""
+"""Action logged for a request beyond a quota; `about` is that request's row number."""
 
 
 class Entry(Strict):
-    """A row of the log."""
+    """A row in the audit log."""
 
     seq: int
     at: str
@@ -45,13 +45,13 @@ class Entry(Strict):
     chain: str
 
     def hash_after(self, before: str) -> str:
-        """Hash of this row together with all rows before it."""
+        """Return the hash of this row together with all rows before it."""
         values = [self.seq, self.at, self.who, self.what, self.about, self.detail]
         return hash_text(before + canonical_json(values))
 
 
 class Audit:
-    """Append-only audit log in a database."""
+    """Append-only audit log stored in a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -96,9 +96,9 @@ class Audit:
         self.add(entry.who, REFUSED, str(entry.seq), request=entry.what)
 
     def count(self, entry: web.Entry, since: str) -> int:
-        """Count the same person's uses of the same action since a time (ISO 8601), up to this row.
+        """Count the same person's uses of an entry's action since a time (ISO 8601), up to its row.
 
-        This row is included; refused requests are not.
+        The entry's row is included; refused requests are not.
         """
         text = (
             "SELECT COUNT(*) AS n FROM sage_audit WHERE who = ? AND what = ? AND at >= ?"

@@ -1,9 +1,8 @@
 """Backup of runs and their databases to a consistent archive, and restoration.
 
 The databases are copied first, in one snapshot, then the folders. If a run continues
-meanwhile, its copied checkpoints do not know its newest files, as after a kill, and it resumes from
-them. Each folder
-is archived once its copy agrees with the run's record.
+meanwhile, its copied checkpoints do not include its newest files, as after a kill, and it
+resumes from them. Each folder is archived once its copy agrees with the run's record.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ TABLES = (
     "checkpoint_migrations", "checkpoints", "checkpoint_blobs",
     "checkpoint_writes", "sage_ledger", "sage_ledger_tokens", "sage_ledger_meta",
 )  # fmt: skip
-"""All tables of SAGE in a PostgreSQL database."""
+"""All SAGE tables in a PostgreSQL database."""
 LEDGER = ("ledger.sqlite", "ledger.sqlite.head")
 LEFT_OUT = ("run.lock", "pause")
 SQLITE = (".sqlite",)
 BESIDE = ("-wal", "-shm", "-journal")
 TRIES = 3
-"""Attempts to copy a running run; a step that begins meanwhile can spoil a copy."""
+"""Number of attempts to copy a run in progress, since a new step can spoil a copy."""
 
 
 def backup(settings: Settings, archive: Path) -> dict[str, int]:
@@ -58,13 +57,15 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
 
     Returns
     -------
-    Numbers of archived files, runs, and table rows, and of queued runs elsewhere, not archived.
+    Numbers of archived files, runs, and table rows, and of queued runs on other machines,
+    which are not archived.
 
     Raises
     ------
     InputError
-        If the archive exists or would be among the runs, or if a run's copy does not agree with
-        its record because it changes too fast or is damaged. In these cases, no archive is left.
+        If the archive exists or would be among the runs, or if a run's copy does not agree
+        with its record because it changes too fast or is damaged. In these cases, no archive
+        is left.
     FaultError
         If a database cannot be read.
     """
@@ -122,17 +123,18 @@ def backup(settings: Settings, archive: Path) -> dict[str, int]:
 
 
 def restore(settings: Settings, archive: Path) -> dict[str, int]:
-    """Restore an archive's runs, checkpoints, queue, and ledger to the places in the settings.
+    """Restore an archive's runs, checkpoints, queue, and ledger to the paths in the settings.
 
-    Every file is compared with the archive's list before anything is moved into place. A restore
-    that was killed can be repeated: rows are loaded in one transaction that also notes the archive,
-    files are moved by renaming, the runs last, and a file that is already in place is compared.
+    Every file is compared with the archive's list before anything is moved into place. A
+    restore that was killed can be repeated: rows are loaded in a single transaction that also
+    records the archive, files are moved by renaming, the runs last, and a file that is
+    already in place is compared.
 
     Raises
     ------
     InputError
         If the file is not a SAGE archive or is damaged, or if a destination already exists;
-        nothing is restored then.
+        in these cases, nothing is restored.
     FaultError
         If the database refuses the operation.
     """
@@ -195,7 +197,7 @@ def restore(settings: Settings, archive: Path) -> dict[str, int]:
 
 
 def _servers(settings: Settings) -> dict[str, str]:
-    """List URLs of the PostgreSQL databases in use: the runs', and the ledger's if different."""
+    """List the URLs of the PostgreSQL databases used by the runs and, if different, the ledger."""
     found = {}
     if settings.checkpoint_url is not None:
         found["runs"] = settings.checkpoint_url.get_secret_value()
@@ -206,10 +208,10 @@ def _servers(settings: Settings) -> dict[str, str]:
 
 
 def _copy_run(run: RunFolder, to: Path) -> Path:
-    """Copy a run, even one in progress, so that the copy agrees with its record.
+    """Copy a run, even if it is in progress, so that the copy agrees with its record.
 
-    Checkpoints, manifest and record are copied first. A step that ends while the other files are
-    copied is then still in progress in the copy, as after a kill.
+    Checkpoints, manifest and record are copied first. A step that ends while the other files
+    are copied is then still in progress in the copy, as after a kill.
 
     Raises
     ------
@@ -252,7 +254,7 @@ def _copy(path: Path, to: Path) -> Path:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder that belong in a backup."""
+    """Yield the files in a folder that belong in a backup."""
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
         if path.is_file() and not path.is_symlink() and not _left_out(path):
             yield path
@@ -288,7 +290,7 @@ class _Hashing:
 
 
 def _copy_sqlite(path: Path, to: Path) -> Path:
-    """Copy a consistent state of an SQLite file, even while others write to it."""
+    """Copy an SQLite file in a consistent state, even while others write to it."""
     to.unlink(missing_ok=True)
     try:
         with (
@@ -351,8 +353,8 @@ def _columns(live: Connection[Any], table: str) -> list[str]:
 def _load(url: str, place: Path, folders: dict[str, str], archive: str) -> int:
     """Load all tables from files in one transaction, creating those that do not exist.
 
-    `folders` maps each run's identity to its new folder; `archive` is noted, so that the rows of an
-    archive that are already there are not loaded again.
+    `folders` maps each run's identity to its new folder. `archive` is recorded, so that rows
+    already loaded from an archive are not loaded again.
     """
     from psycopg import sql
 
@@ -405,7 +407,7 @@ def _load(url: str, place: Path, folders: dict[str, str], archive: str) -> int:
 
 
 def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
-    """Extract a file or folder below `place`, like the "data" filter of Python after 3.11.2."""
+    """Extract a file or folder below `place`, like Python's "data" filter after 3.11.2."""
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
         raise tarfile.TarError(f"{member.name[:200]!r} is outside the archive's folder")
@@ -422,7 +424,7 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None
 
 
 def _unpack(archive: Path, place: Path) -> dict[str, str]:
-    """Unpack below `place`, compare with the archive's list, and return hashes by name."""
+    """Unpack an archive below `place`, verify it against its list, and return hashes by name."""
     if not archive.is_file():
         raise InputError(f"{archive} does not exist")
     room = shutil.disk_usage(place).free

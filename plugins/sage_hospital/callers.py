@@ -1,4 +1,4 @@
-"""Callers of the MCP server, named by a reverse proxy: roles, quotas, log, and runs."""
+"""Callers of the MCP server identified by a reverse proxy, with roles, quotas, log, and runs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class LoggedCallers:
-    """See `mcp_servers.servers.callers.Callers`.
+    """Callers with roles and quotas whose calls are logged.
+
+    See `mcp_servers.servers.callers.Callers`.
 
     Parameters
     ----------
     audit : log; a call that cannot be logged is refused
-    promises : money granted to runs
+    promises : budgets reserved for runs
     """
 
     trust: Trust
@@ -40,7 +42,7 @@ class LoggedCallers:
     promises: Promises
 
     def named(self, scope: Any) -> str | None:
-        """Return the person named by the proxy."""
+        """Return the person identified by the proxy."""
         return self.trust.named(scope)
 
     def admit(
@@ -48,7 +50,8 @@ class LoggedCallers:
     ) -> list[Entry]:
         """Refuse calls that a role or quota does not allow, and log calls with effects.
 
-        Each slide that the tool declares to work on is an entry, as far as a quota counts them.
+        Each slide that the tool declares as processed gets its own entry, if it counts toward a
+        quota.
         """
         if reason := self.trust.refusal(who, required_role(spec)):
             raise InputError(reason)
@@ -66,7 +69,7 @@ class LoggedCallers:
         return entries
 
     def refund(self, admitted: list[Entry]) -> None:
-        """Log that a call was refused, so that nothing of it counts."""
+        """Log that a call was refused, so that none of it counts toward quotas."""
         for entry in admitted:
             if entry.what in COUNTED:
                 self.audit.refuse(entry)
@@ -105,7 +108,7 @@ class LoggedCallers:
         return as_caller
 
     def _never_began(self, who: str) -> None:
-        """Log that the last run a person asked for was refused, so that it does not count."""
+        """Log that the last run a person requested was refused, so that it does not count."""
         rows = self.audit.rows()
         refused = {row.about for row in rows if row.what == REFUSED}
         for row in reversed(rows):
@@ -122,7 +125,7 @@ def required_role(spec: ToolSpec) -> Role:
 
 
 def describe_call(spec: ToolSpec, arguments: Mapping[str, Any], slides: int) -> tuple[str, str]:
-    """Return the action and object of a call for the log, or empty strings if it only reads."""
+    """Return a call's action and object for the log, or empty strings if it only reads."""
     if spec.name == "start_run":
         return ASKED, ""
     if spec.name == "review_run":
@@ -134,7 +137,7 @@ def describe_call(spec: ToolSpec, arguments: Mapping[str, Any], slides: int) -> 
 
 @contextmanager
 def open_callers(trust: Trust | None, settings: Settings) -> Iterator[LoggedCallers | None]:
-    """Open the callers of a server, or return None if no proxy names people."""
+    """Open a server's callers, or return None if no proxy identifies people."""
     if trust is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Checkpoints of many runs in a PostgreSQL database."""
+"""Run checkpoints shared in a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETUP_LOCK = 0x5A6EC4EC
 def open_checkpoints(
     url: str, serde: Any, manifest: Manifest
 ) -> Iterator[BaseCheckpointSaver[Any]]:
-    """Open a saver whose calls are retried if the connection breaks."""
+    """Open a checkpoint saver whose calls are retried if the connection breaks."""
     with reconnecting(url, "the checkpoint database") as pool:
         from langgraph.checkpoint.postgres import PostgresSaver
 

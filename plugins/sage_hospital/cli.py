@@ -35,9 +35,9 @@ def audit(
     limit: int = typer.Option(50, min=1, help="Maximum number of rows, latest first."),
     as_json: AsJson = False,
 ) -> None:
-    """Show the actions of people on servers and by commands, and check the log.
+    """Show people's actions on servers and through commands, and verify the log.
 
-    Rows are hashed in a chain: exit code 1 if a row was edited or removed.
+    Rows are hashed in a chain; the exit code is 1 if a row was edited or removed.
 
     Example: sage hospital audit --who ann
     """
@@ -75,9 +75,9 @@ def backup(
 ) -> None:
     """Write all runs, their checkpoints, the queue and the ledger into one archive.
 
-    Runs may continue meanwhile: the databases are copied in one snapshot, then the folders. If a
-    run changes too fast to be copied, the command reports it and writes no archive. Cohorts,
-    slides, caches and other tables of a PostgreSQL server are not included.
+    Runs may continue meanwhile: the databases are copied in one snapshot, then the folders.
+    If a run changes too fast to be copied, the command reports it and writes no archive.
+    Cohorts, slides, caches and other tables on a PostgreSQL server are not included.
 
     Example: sage hospital backup monday.tar.gz
     """
@@ -113,11 +113,11 @@ def restore(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Restore an archive's runs, checkpoints, queue and ledger to the places in the settings.
+    """Restore an archive's runs, checkpoints, queue and ledger to the paths in the settings.
 
-    Nothing is overwritten: runs_dir and the tables must be empty, and the ledger file must not
-    exist (use SAGE_RUNS_DIR and SAGE_LEDGER to restore elsewhere). Each file is first compared with
-    the archive's list.
+    Nothing is overwritten: runs_dir and the tables must be empty, and the ledger file must
+    not exist (use SAGE_RUNS_DIR and SAGE_LEDGER to restore elsewhere). Each file is first
+    compared with the archive's list.
 
     Example: sage hospital restore monday.tar.gz
     """
@@ -155,9 +155,9 @@ def forget(
 ) -> None:
     """Remove one patient's data from runs, caches and outputs; list what cannot be removed.
 
-    Tables of patients in the cohort's runs are emptied, the identifier is removed from texts, and
-    cached matrices and outputs that contain it are deleted. The cohort's own files are only listed.
-    An identifier that no file contains is refused, since it may be misspelled.
+    Patient tables in the cohort's runs are emptied, the identifier is removed from texts, and
+    cached matrices and outputs that contain it are deleted. The cohort's own files are only
+    listed. An identifier that no file contains is refused, since it may be misspelled.
 
     Example: sage hospital forget SIM-0001 --cohort demo --dry-run
     """
@@ -207,9 +207,10 @@ def prune(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove old outputs of tool calls, except those that a run or a cohort refers to.
+    """Remove old outputs from tool calls, except those that a run or a cohort refers to.
 
-    Runs are never removed, since the ledger refers to them. Outputs from the last hour are kept.
+    Runs are never removed, since the ledger refers to them. Outputs from the last hour are
+    kept.
 
     Example: sage hospital prune --out sage-output --days 30 --dry-run
     """
@@ -245,7 +246,7 @@ def prune(
 
 
 def referenced(settings: Settings) -> Iterator[Path]:
-    """List the files and folders to which the manifests of runs and the local cohorts refer."""
+    """List files and folders that the manifests of runs and the local cohorts refer to."""
     import tomllib
 
     from sage.run.campaign.rounds import runs_and_rounds
@@ -280,9 +281,9 @@ def _texts(value: Any) -> Iterator[str]:
 
 @app.command()
 def check(as_json: AsJson = False) -> None:
-    """Check a server for several people: database, queue, disk, log, records.
+    """Check a multi-user server: database, queue, disk, log, and records.
 
-    Exit code 1 if something is broken.
+    The exit code is 1 if any check fails.
 
     Example: sage hospital check
     """
@@ -316,9 +317,9 @@ def worker(
 ) -> None:
     """Work on the runs queued by `sage run --queue`, in order, until Ctrl-C or SIGTERM.
 
-    The queue is in PostgreSQL (`checkpoint_url`) or, for workers of one machine, in a file next to
-    the runs. On SIGTERM a worker finishes its step and requeues the run. Another worker resumes the
-    run of a killed worker, and no finished step runs again.
+    The queue is in PostgreSQL (`checkpoint_url`) or, for workers on a single machine, in a
+    file next to the runs. On SIGTERM, a worker finishes its step and requeues the run. If a
+    worker is killed, another worker resumes its run, and no finished step runs again.
 
     Example: sage hospital worker --drain
     """
@@ -349,7 +350,7 @@ def queue(
     limit: int = typer.Option(20, min=1, help="Maximum number of runs to list, newest first."),
     as_json: AsJson = False,
 ) -> None:
-    """List the queued runs of all machines, with their owners and workers.
+    """List queued runs on all machines, with their owners and workers.
 
     Example: sage hospital queue
     """

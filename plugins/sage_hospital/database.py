@@ -1,4 +1,4 @@
-"""A small database for runs: an SQLite file, or PostgreSQL for several machines."""
+"""A small database for runs, in an SQLite file or in PostgreSQL for several machines."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FILE = "control.sqlite"
-"""Hidden file in runs_dir, used without PostgreSQL."""
+"""Name of the hidden file in runs_dir that is used without PostgreSQL."""
 SETUP_LOCK = 0x5A6EC0DE
 
 
 class Execute(Protocol):
-    """Callable that runs a statement in a transaction, with `?` per value, and returns its rows."""
+    """Callable that runs a statement, with `?` per value, in a transaction and returns its rows."""
 
     def __call__(self, text: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """Run the statement."""
@@ -35,8 +35,8 @@ class Execute(Protocol):
 class Database(ABC):
     """Database whose transactions are retried if a connection breaks.
 
-    In a statement, `{now}` is the database's clock (seconds since 1970), since workers' clocks
-    differ; `{skip}` ends a selection that several workers make at once.
+    In a statement, `{now}` is the database's clock (seconds since 1970), since workers'
+    clocks differ; `{skip}` ends a selection that several workers make concurrently.
     """
 
     where: str
@@ -55,7 +55,7 @@ class Database(ABC):
 
 
 class SqliteDatabase(Database):
-    """SQLite file shared by the processes of one machine."""
+    """SQLite file shared by processes on one machine."""
 
     def __init__(self, path: Path, tables: str) -> None:
         self.where = str(path)
@@ -94,7 +94,7 @@ class SqliteDatabase(Database):
 
 
 class PostgresDatabase(Database):
-    """PostgreSQL server, shared by several machines."""
+    """PostgreSQL server shared by several machines."""
 
     def __init__(self, pool: ConnectionPool[Connection[dict[str, Any]]], tables: str) -> None:
         self.pool = pool
@@ -165,7 +165,8 @@ def open_database(settings: Settings, tables: str, *, new: bool) -> Iterator[Dat
 
     Parameters
     ----------
-    settings : `checkpoint_url` names a PostgreSQL server; without it, a file in runs_dir is used
+    settings : `checkpoint_url` names a PostgreSQL server; without it, a file in runs_dir is
+        used
 
     Raises
     ------

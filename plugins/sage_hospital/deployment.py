@@ -1,4 +1,4 @@
-"""Checks of a multi-user server (`sage hospital check`)."""
+"""Checks for a multi-user server (`sage hospital check`)."""
 
 from __future__ import annotations
 
@@ -160,4 +160,4 @@ CHECKS = {
     "settings with secrets": _secrets,
     "user": _user,
 }
-"""Check functions by subject, in the order of the report."""
+"""Check functions by subject, in report order."""

@@ -1,8 +1,8 @@
 """Removal of a patient's data from runs, caches, and outputs, listing what cannot be removed.
 
-A run's analysis tables contain pseudonymized patients, some without any row names. These tables are
-emptied in all runs of the cohort and can be recomputed from it. The identifier itself is redacted
-from texts.
+A run's analysis tables contain pseudonymized patients, some without any row names. These
+tables are emptied in all runs on the cohort and can be recomputed from it. The identifier
+itself is redacted from texts.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ TEXTS = {
     "sage_findings": (("notebook", "name"), ("body",)),
     "sage_runs": (("id",), ("prompt", "answer", "problem")),
 }
-"""Key and free-text columns of tables in PostgreSQL."""
+"""Key and free-text columns in the PostgreSQL tables."""
 QUEUE = f".{FILE}"
 LARGEST = 256 << 20
-"""Size in bytes of the largest file whose content is searched; larger files match only by name."""
+"""Size limit, in bytes, for searching a file's content; larger files match only by name."""
 CANNOT = (
     "numbers, curves and figures computed from data that included the patient",
     "the ledger's fingerprints: hashes that recognize patients, in a hash chain of rows",
@@ -50,7 +50,7 @@ CANNOT = (
 
 
 class Removed(Strict):
-    """Affected paths by kind, and those found but not removed."""
+    """Affected paths by kind, including those found but not removed."""
 
     emptied: list[str]
     struck_out: list[str]
@@ -70,7 +70,7 @@ def forget(
     dry: bool = False,
     unnamed: bool = False,
 ) -> Removed:
-    """Remove a patient's data from everything but the cohort's own files.
+    """Remove a patient's data from everything except the cohort's own files.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def forget(
     Raises
     ------
     InputError
-        If the identifier is too short, no file names it, or a run of the cohort is under way;
-        nothing is removed then.
+        If the identifier is too short, no file names it, or a run on the cohort is in
+        progress; in these cases, nothing is removed.
     """
     known = patient.strip()
     if len(known) < SHORTEST:
@@ -191,14 +191,14 @@ def _tokens(known: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
 
 
 def _is_of(manifest: Manifest, names: set[str]) -> bool:
-    """Return True if a run's cohort or second cohort has one of the folders or names."""
+    """Return True if a run's first or second cohort is among the folders or names."""
     named = {name for name in (manifest.spec.cohort, manifest.spec.second_cohort) if name}
     places = {str(Path(name).resolve()) for name in names if name}
     return bool(named & names) or any(str(Path(name).resolve()) in places for name in named)
 
 
 def _tables(run: RunFolder) -> Iterator[Path]:
-    """Yield the tables of a run that have a row per patient."""
+    """Yield the run's tables that have a row per patient."""
     for pattern in ("hypotheses/*/results/inputs/**/*", "outputs/**/*"):
         for path in sorted(run.root.glob(pattern)):
             if path.suffix in (".parquet", ".csv", ".tsv") and path.is_file():
@@ -206,7 +206,7 @@ def _tables(run: RunFolder) -> Iterator[Path]:
 
 
 def _empty(path: Path) -> None:
-    """Remove all rows of a table."""
+    """Remove all rows from a table."""
     if path.suffix != ".parquet":
         write_bytes(path, b"".join(path.read_bytes().splitlines(keepends=True)[:1]))
         return
@@ -282,7 +282,7 @@ def _names(folder: Path, anywhere: re.Pattern[bytes], token: re.Pattern[bytes]) 
 def _caches(
     settings: Settings, outputs: Path, anywhere: re.Pattern[bytes], token: re.Pattern[bytes]
 ) -> Iterator[Path]:
-    """Find cached matrices and results that name the patient, with the results' files."""
+    """Find cached matrices and results that name the patient, and the results' files."""
     home = settings.cache_dir / "cohorts"
     for folder in sorted(home.glob("expression-*")) if home.is_dir() else ():
         if _names(folder, anywhere, token):

@@ -1,4 +1,4 @@
-"""Copying of a run's checkpoints in a shared database to a separate thread for a copied run."""
+"""Copying a run's checkpoints in a shared database to a separate thread for a copied run."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ UP_TO = {
 
 
 def fork(live: Connection[Any], thread: str, into: str, last: str) -> None:
-    """Give a copied run its own checkpoints, as of the last time the original waited for a person.
+    """Give a copied run its own checkpoints, as of the original's last wait for a person.
 
     Parameters
     ----------
-    live : an open connection to the checkpoints' database
+    live : an open connection to the checkpoint database
     thread : thread of the original run, whose rows are only read
     into : thread of the copy; if it already has checkpoints, nothing is done
-    last : the newest checkpoint known to the copied folder; "" if the run never waited, so that
-        the copy starts over
+    last : the newest checkpoint known to the copied folder; "" if the run never waited, so
+        that the copy starts over
     """
     given: dict[str, Any] = {"thread": thread, "into": into, "last": last}
     with live.transaction(), live.cursor() as cursor:

@@ -30,7 +30,7 @@ def log_command(settings: Settings, what: str, about: object = "", **detail: Any
 
 
 def open_people(settings: Settings, header: str, proxies: list[str], roles: Path | None) -> People:
-    """Open the people of the page server."""
+    """Open the people that the page server identifies."""
     from sage_hospital.people import open_people
     from sage_hospital.roles import parse_trust
 
@@ -40,7 +40,7 @@ def open_people(settings: Settings, header: str, proxies: list[str], roles: Path
 def open_callers(
     settings: Settings, header: str, proxies: list[str], roles: Path | None
 ) -> AbstractContextManager[LoggedCallers | None]:
-    """Open the callers of the MCP server."""
+    """Open the callers that the MCP server identifies."""
     from sage_hospital.callers import open_callers
     from sage_hospital.roles import parse_trust
 
@@ -50,14 +50,14 @@ def open_callers(
 def open_checkpoints(
     url: str, serializer: Any, manifest: Manifest
 ) -> AbstractContextManager[BaseCheckpointSaver[Any]]:
-    """Open checkpoints of runs in PostgreSQL."""
+    """Open run checkpoints in PostgreSQL."""
     from sage_hospital.checkpoints import open_checkpoints
 
     return open_checkpoints(url, serializer, manifest)
 
 
 def open_notebook(path: Path, settings: Settings) -> Notebook:
-    """Open a notebook of campaigns in PostgreSQL."""
+    """Open a campaign notebook in PostgreSQL."""
     from sage_hospital.notebook import SharedNotebook
 
     return SharedNotebook(path, settings)
@@ -78,7 +78,7 @@ def hold_run(services: Services, owner: str) -> AbstractContextManager[None]:
 
 
 def queue_run(services: Services, answer: dict[str, Any] | None) -> None:
-    """Leave a run to a worker, with the person's decision if it waited for one."""
+    """Leave a run to a worker, with the person's decision if the run waited for it."""
     from sage.core.hooks import current_owner
     from sage_hospital.runs import open_runs
 
@@ -94,7 +94,7 @@ def queue_run(services: Services, answer: dict[str, Any] | None) -> None:
 
 
 def collect_metrics(settings: Settings) -> list[Metric]:
-    """Collect the metrics of the queue; if the database does not respond, report only that."""
+    """Collect the queue's metrics; if the database does not respond, report only that."""
     from contextlib import suppress
 
     from prometheus_client.core import GaugeMetricFamily

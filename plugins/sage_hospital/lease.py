@@ -1,4 +1,4 @@
-"""Lease on a run, renewed while a process works on it; a process that loses it exits at once."""
+"""Lease on a run, renewed while a process works on it; losing it ends the process."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ LOST = 75
 def renewing(runs: Runs, run_id: str, worker: str, lease_s: float) -> Iterator[None]:
     """Renew the lease while the block runs.
 
-    The process exits at once if the lease is not renewed in time, since its writes could conflict
-    with another's. A separate thread watches the time, as a renewal may hang with the network. A
-    process that was suspended (Ctrl-Z) first checks whether another took over the run.
+    The process exits immediately if the lease is not renewed in time, since its writes could
+    conflict with another process's. A separate thread watches the time, as a renewal may hang
+    with the network. A process that was suspended (Ctrl-Z) first checks whether another took
+    over the run.
 
     Parameters
     ----------

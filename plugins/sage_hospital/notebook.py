@@ -1,4 +1,4 @@
-"""Campaign notebooks in a PostgreSQL database that many machines write to at once."""
+"""Campaign notebooks in a PostgreSQL database that many machines can write to concurrently."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ CREATE TABLE IF NOT EXISTS sage_findings (
 
 
 class SharedNotebook(Notebook):
-    """A notebook in the runs' PostgreSQL database, which many machines write to at once.
+    """A notebook in the runs' PostgreSQL database, which many machines can write concurrently.
 
-    The database is authoritative; the file is a copy, written after each change so that the folder
-    and its backups stay complete. A notebook that was previously a file starts with its contents.
+    The database is authoritative; the file is a copy, written after each change so that the
+    folder and its backups stay complete. A notebook that was previously a file starts with
+    that file's contents.
 
     Parameters
     ----------

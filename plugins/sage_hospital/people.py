@@ -1,4 +1,4 @@
-"""People of the page server: named by a proxy, limited by quotas, and logged."""
+"""Users of the page server, identified by a proxy, limited by quotas, and logged."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class LoggedPeople(People):
-    """See `sage.web.people.People`.
+    """Users whose requests are logged and limited by quotas; see `sage.web.people.People`.
 
     Parameters
     ----------
     audit : log
     runs : table of runs
     trust : proxies and roles; None if people name themselves
-    promises : money granted to runs; None if people name themselves
+    promises : budgets reserved for runs; None if people name themselves
     """
 
     audit: Audit
@@ -40,7 +40,7 @@ class LoggedPeople(People):
 
     @property
     def identified(self) -> bool:
-        """True if a reverse proxy names people."""
+        """True if a reverse proxy identifies people."""
         return self.trust is not None
 
     def named(self, scope: Any) -> str | None:
@@ -97,7 +97,7 @@ class LoggedPeople(People):
 
 
 def open_people(settings: Settings, trust: Trust | None) -> People:
-    """Open the log and promises until the process ends, if people are named or a database is set.
+    """Open the log and reservations until exit, if people are identified or a database is set.
 
     The table of runs is also created, so that it includes every run.
     """

@@ -1,4 +1,4 @@
-"""A PostgreSQL database shared by many processes: reconnection, and setup by a single process."""
+"""PostgreSQL database shared by many processes: reconnection, and setup by one process."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ log = logger(__name__)
 T = TypeVar("T")
 
 PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, *(2.0,) * 8)
-"""Pauses between retries after a broken connection, long enough for a server to restart."""
+"""Pauses in seconds between retries after a broken connection, enough for a server restart."""
 POLL_S = 0.1
 
 
 def retry(call: Callable[[], T]) -> T:
-    """Return `call()`, retried if its connection breaks; the call must be safe to repeat."""
+    """Return `call()`, retrying if its connection breaks; the call must be safe to repeat."""
     import psycopg
 
     for pause in PAUSES_S:
@@ -50,7 +50,7 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
 
     Parameters
     ----------
-    what : SAGE data stored in the database, as named in errors
+    what : name for the SAGE data stored in the database, used in error messages
 
     Raises
     ------
@@ -103,8 +103,8 @@ def reconnecting(url: str, what: str) -> Iterator[ConnectionPool[Connection[dict
 def hold_lock(live: Connection[dict[str, Any]], key: int) -> Iterator[None]:
     """Acquire the database-wide advisory lock `key`, which other processes wait for.
 
-    They poll, because a process waiting inside a statement would hold a snapshot, and an index that
-    is built meanwhile waits for all snapshots.
+    They poll, because a process waiting inside a statement would hold a snapshot, and an
+    index being built at the same time waits for all snapshots.
     """
     taken = "SELECT pg_try_advisory_lock(%s) AS taken"
     while not (live.execute(taken, [key]).fetchone() or {})["taken"]:

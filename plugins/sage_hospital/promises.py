@@ -1,4 +1,4 @@
-"""Budgets promised to runs, in the database that all servers share."""
+"""Budgets reserved for runs, in a database that all servers share."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CREATE TABLE IF NOT EXISTS sage_promises (
   made DOUBLE PRECISION NOT NULL, holds_until DOUBLE PRECISION NOT NULL)
 """
 STARTS_S = 600.0
-"""Seconds within which a started run appears in the table of runs unless it failed."""
+"""Seconds within which a started run appears in the table of runs, unless it failed."""
 
 
 class Promise(Strict):
-    """Money promised to a run; `holds` until the run can no longer begin."""
+    """Money reserved for a run; `holds` is true until the run can no longer begin."""
 
     usd: float
     made: float
@@ -35,23 +35,25 @@ Decide = Callable[[Sequence[KnownRun], Mapping[str, Promise]], float | None]
 
 
 class Promises:
-    """Budget reserved for runs, in a database."""
+    """Budget reservations for runs, in a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     def make(self, run: str, who: str, within_s: float, decide: Decide) -> float | None:
-        """Promise a run the amount that `decide` returns, serializing decisions across processes.
+        """Reserve for a run the amount that `decide` returns; decisions are serialized.
+
+        Decisions do not overlap, even across processes.
 
         Parameters
         ----------
         run : folder of the run
-        within_s : period in seconds whose runs and promises are passed to `decide`
-        decide : maps the person's runs and promises to USD; may raise
+        within_s : period in seconds whose runs and reservations are passed to `decide`
+        decide : maps the person's runs and reservations to USD; may raise
 
         Returns
         -------
-        The promised amount in USD; None if `decide` sets no bound.
+        The reserved amount in USD; None if `decide` sets no limit.
         """
 
         def body(execute: Execute) -> float | None:
@@ -77,13 +79,13 @@ class Promises:
         return self.database.transaction(body)
 
     def end(self, run: str) -> None:
-        """End the promise to a run that failed to start."""
+        """End the reservation for a run that failed to start."""
         self.database.run(
             "UPDATE sage_promises SET holds_until = {now} WHERE run = ? RETURNING run", [run]
         )
 
     def waiting(self) -> list[str]:
-        """List the folders of runs whose promises are still valid."""
+        """List the folders of runs whose reservations are still valid."""
         text = "SELECT run FROM sage_promises WHERE holds_until > {now}"
         return [row["run"] for row in self.database.run(text)]
 
@@ -94,7 +96,7 @@ def _promise(row: dict[str, Any]) -> Promise:
 
 @contextmanager
 def open_promises(settings: Settings) -> Iterator[Promises]:
-    """Open the promises in the settings' database, creating it if there is none."""
+    """Open the reservations in the settings' database, creating it if necessary."""
     with open_database(settings, f"{RUNS};{TABLES}", new=True) as database:
         assert database is not None
         yield Promises(database)

@@ -28,7 +28,7 @@ OVER = ("finished", "failed", "stopped")
 
 
 class Quotas(Strict):
-    """Bounds of a person; None for no bound."""
+    """A person's limits; None means no limit."""
 
     runs_per_day: int | None = Field(default=None, ge=0)
     usd_per_month: float | None = Field(default=None, ge=0)
@@ -36,7 +36,7 @@ class Quotas(Strict):
 
 
 def check_count(quotas: Quotas, audit: Audit, entry: Entry) -> None:
-    """Refuse a logged run or slide beyond the person's daily quota.
+    """Refuse a logged run or slide that exceeds the person's daily quota.
 
     Raises
     ------
@@ -70,22 +70,22 @@ def grant_budget(
     free: bool,
     at_most: float | None = None,
 ) -> float | None:
-    """Promise a run a bound on its cost: the request, within the person's monthly remainder.
+    """Reserve a cost limit for a run: the request, within what remains of the person's month.
 
-    The spending of other runs counts, as does the whole budget of runs in progress or about to
-    start.
+    The spending of other runs counts, as does the whole budget of runs in progress or about
+    to start.
 
     Parameters
     ----------
-    promises : shared by all servers, so that no money is given twice
+    promises : shared by all servers, so that no money is reserved twice
     run : folder of the run, which need not exist; its own spending does not count
-    asked : bound requested by the person, in USD
+    asked : limit requested by the person, in USD
     free : whether the run calls no model
     at_most : upper limit, in USD
 
     Returns
     -------
-    Bound in USD; None for no bound.
+    Limit in USD; None for no limit.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def grant_budget(
 
 
 def _cost(place: str, known: KnownRun | None, promise: Promise | None) -> float:
-    """Compute the USD that a run spent, or may spend if it is in progress or about to start."""
+    """Compute the USD a run has spent, or may spend if it is in progress or about to start."""
     folder, promised = RunFolder(Path(place)), 0.0 if promise is None else promise.usd
     begins = promise is not None and promise.holds
     if begins and promise is not None and known is not None:

@@ -1,4 +1,4 @@
-"""Reviewers' comments and votes in a table that many machines share."""
+"""Reviewers' comments and votes in a table shared by many machines."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ CREATE TABLE IF NOT EXISTS sage_reviews (
 
 
 class SharedReviews(Reviews):
-    """Reviews in a table that many machines share; the file in the run's folder is a copy.
+    """Reviews in a table shared by many machines; the file in the run's folder is a copy.
 
-    Entries that a folder had before its run was added to the table are included.
+    Entries that were in a run's folder before the run was added to the table are included.
     """
 
     def __init__(self, database: Database) -> None:

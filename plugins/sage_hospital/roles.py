@@ -1,4 +1,4 @@
-"""People's roles, and the reverse proxies that may name people."""
+"""People's roles, and the reverse proxies that may identify people."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NAME = re.compile(r"[^\x00-\x1f\x7f]{1,80}")
 
 
 class Roles(Strict):
-    """Roles and quotas by person, from the file of `--roles`.
+    """Roles and quotas by person, from the `--roles` file.
 
-    `default` applies to people who are not listed; without it, they are rejected. `quotas` apply to
-    each person without an entry in `quotas_of`.
+    `default` applies to people who are not listed; without it, they are rejected. `quotas`
+    apply to each person without an entry in `quotas_of`.
     """
 
     default: tuple[Role, ...] = ()
@@ -45,7 +45,7 @@ class Roles(Strict):
         return {who: [role] if isinstance(role, str) else role for who, role in value.items()}
 
     def roles_of(self, who: str) -> frozenset[Role]:
-        """Return a person's roles; none if they are not listed and there is no default."""
+        """Return a person's roles; empty if the person is not listed and there is no default."""
         return frozenset(self.people.get(who, self.default))
 
 
@@ -85,7 +85,7 @@ class Trust:
     roles: Roles
 
     def named(self, scope: Any) -> str | None:
-        """Return the person named exactly once by a trusted proxy, or None."""
+        """Return the person that a trusted proxy named exactly once, or None."""
         try:
             peer = ip_address(scope["client"][0])
         except (TypeError, ValueError):
@@ -107,7 +107,7 @@ class Trust:
         return self.roles.roles_of(who)
 
     def refusal(self, who: str, role: Role) -> str:
-        """Explain why a person may not do what requires `role`; empty if they may."""
+        """Explain why a person may not do what `role` permits; empty if they may."""
         held = self.roles_of(who)
         if not held:
             return f"{who} has no role on this server; ask its administrator for one"
@@ -116,12 +116,12 @@ class Trust:
         return ""
 
     def quotas(self, who: str) -> Quotas:
-        """Return a person's quotas."""
+        """Return the quotas that apply to a person."""
         return self.roles.quotas_of.get(who, self.roles.quotas)
 
 
 def parse_trust(header: str, proxies: list[str], roles: Path | None) -> Trust | None:
-    """Parse the options of `sage serve`; None if people name themselves.
+    """Parse the identity options of `sage serve`; None if people name themselves.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Table of runs, with their owner, state, and the lease of the process working on each."""
+"""Table of runs, with each run's owner, state, and lease of the process working on it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ ATTEMPTS = 5
 
 
 class KnownRun(Strict):
-    """Row of the table. Times are seconds since 1970, by the database's clock.
+    """A row in the table of runs; times are seconds since 1970, by the database's clock.
 
-    `pooled` runs are for workers; others belong to the process that started them. `answer` is a
-    person's decision until a worker has used it.
+    `pooled` runs are for workers; others belong to the process that started them. `answer` is
+    a person's decision until a worker has used it.
     """
 
     id: str
@@ -66,7 +66,7 @@ def this_worker() -> str:
 
 
 class Runs:
-    """Table of runs in a database."""
+    """Table of runs stored in a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -80,7 +80,7 @@ class Runs:
     def claim(self, worker: str, lease_s: float) -> KnownRun | None:
         """Claim the oldest run that is queued or whose lease expired; None if there is none.
 
-        A worker has only one run at a time, so a second call returns the same run.
+        A worker has only one run at a time, so a repeated call returns the same run.
         """
 
         def body(execute: Execute) -> list[dict[str, Any]]:
@@ -183,7 +183,7 @@ class Runs:
         )
 
     def answer(self, manifest: Manifest, owner: str, answer: dict[str, Any]) -> None:
-        """Queue a run that waited for a person, with the person's decision.
+        """Queue a run that waited for a person, together with the person's decision.
 
         Raises
         ------
@@ -216,12 +216,12 @@ class Runs:
         return _row(found[0]) if found else None
 
     def newest(self, limit: int) -> list[KnownRun]:
-        """List the latest runs, newest first."""
+        """List the `limit` most recent runs, newest first."""
         text = "SELECT * FROM sage_runs ORDER BY created DESC, id LIMIT ?"
         return [_row(row) for row in self.database.run(text, [limit])]
 
     def folders(self) -> list[str]:
-        """List the folders of all runs."""
+        """List the folders of all runs in the table."""
         return [row["folder"] for row in self.database.run("SELECT folder FROM sage_runs")]
 
     def count_active(self) -> int:

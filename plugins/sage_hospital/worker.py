@@ -39,7 +39,7 @@ class Worker:
 
     Parameters
     ----------
-    report : called with a line whenever a run is taken or released
+    report : called with a line of text whenever a run is taken or released
     lease_s : seconds after which others take over a dead worker's run
     grace_s : seconds for the current step to finish after a signal
     """
@@ -54,7 +54,7 @@ class Worker:
 
     @contextmanager
     def stopping_on_signals(self) -> Iterator[None]:
-        """On SIGTERM and Ctrl-C, hand the run back after its step or the grace period.
+        """Hand the run back after its step or the grace period on SIGTERM or Ctrl-C.
 
         A second signal hands it back immediately.
         """
@@ -155,7 +155,7 @@ class Worker:
         return reset
 
     def _requeue(self, run: KnownRun, error: Exception, *, mine: bool) -> None:
-        """Requeue a run after a fault; `mine` if this worker has its folder."""
+        """Requeue a run after a fault; `mine` is true if this worker has its folder."""
         problem = f"on {socket.gethostname()}: {error}"
         if run.attempts >= ATTEMPTS:
             self._fail(run, problem)

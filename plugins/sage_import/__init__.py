@@ -1,1 +1,1 @@
-"""Creation of cohorts from your own files: tables, workbooks, cBioPortal and GDC folders."""
+"""Creation of cohorts from user files: tables, workbooks, cBioPortal and GDC folders."""

@@ -1,4 +1,4 @@
-"""`sage import`: create a cohort from tables and show every guess."""
+"""`sage import`: create a cohort from tables and show all guesses."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def import_files(
     """Make a cohort from your own files; outcomes, variables and codes are guessed and shown.
 
     Every guess is shown with its evidence, and `--set` corrects it: `time=os_months`,
-    `event=OS_STATUS:1:DECEASED`, `censored=censorship:1`, `unit=months`,
-    `id=PATIENT`, `missing=9999,unk`, `STAGE.order=I<II<III`, `where=type:BLCA`,
-    `known_at=baseline`, and `time=none` if there is no outcome. In a terminal, you are asked three
-    to five questions; otherwise the command lists what is open and exits with code 2. The new
-    folder contains cohort.toml and the columns in use; your files are not changed.
+    `event=OS_STATUS:1:DECEASED`, `censored=censorship:1`, `unit=months`, `id=PATIENT`,
+    `missing=9999,unk`, `STAGE.order=I<II<III`, `where=type:BLCA`, `known_at=baseline`, and
+    `time=none` if there is no outcome. In a terminal, you are asked three to five questions;
+    otherwise the command lists the open questions and exits with code 2. The new folder
+    contains cohort.toml and the columns in use; your files are not changed.
 
     Example: sage import patients.csv --set "event=status:dead" --yes
     """
@@ -84,7 +84,7 @@ def import_files(
 
 
 def plain(proposal: Proposal) -> dict[str, Any]:
-    """Convert a proposal to JSON: guesses, questions, columns, and what was left out."""
+    """Convert a proposal to JSON data: guesses, questions, columns, and omissions."""
     return {
         "name": proposal.name,
         "guesses": [guess.model_dump(mode="json") for guess in proposal.guesses],
@@ -139,14 +139,14 @@ def _print_proposal(proposal: Proposal) -> None:
 
 
 def _ask_open(files: list[Path], corrections: list[str], proposal: Proposal) -> Proposal:
-    """Ask the questions, then whether to write, accepting corrections until the answer is yes.
+    """Ask the open questions, then whether to write, taking corrections until the answer is yes.
 
-    Enter accepts what is shown; the direction of an event has nothing to accept.
+    Enter accepts the shown value; the direction of an event has no default to accept.
 
     Raises
     ------
     typer.Exit
-        If the person declines.
+        If the user declines.
     """
     from rich.prompt import Prompt
 

@@ -37,12 +37,12 @@ FILE = re.compile(
 )
 UPLOAD = re.compile(r"[0-9a-f]{32}")
 HOME = Path("cohorts")
-"""Folder in which `sage cohort list` looks."""
+"""Folder that `sage cohort list` searches."""
 writing = threading.Lock()
 
 
 class Import(Strict):
-    """Uploaded files and corrections to their guesses, in the form of `--set`."""
+    """Uploaded files and corrections to the guesses about them, in the form used by `--set`."""
 
     upload: str = Field(min_length=32, max_length=32)
     settings: tuple[str, ...] = Field(default=(), max_length=400)
@@ -53,7 +53,8 @@ class Import(Strict):
 async def upload(request: Request, name: str, to: str = "") -> dict[str, Any]:
     """Keep the request's body as a file until it is imported; `to` adds it to earlier files.
 
-    Only the last part of its name is kept, and only file types that the import reads are accepted.
+    Only the last part of the file name is kept, and only file types that the import reads are
+    accepted.
     """
     content = await request.body()
     return await run_in_threadpool(_keep, request.app.state.site, name, to, content)
@@ -109,7 +110,7 @@ def look(asked: Import, request: Request) -> dict[str, Any]:
 
 @router.post("/write")
 def import_files(asked: Import, request: Request) -> dict[str, Any]:
-    """Write the cohort, as `sage import` does, and report the findings of `check`."""
+    """Write the cohort, as `sage import` does, and report the findings from `check`."""
     site: Site = request.app.state.site
     folder = _folder(site, asked.upload)
     proposal = propose(sorted(folder.iterdir()), asked.settings)

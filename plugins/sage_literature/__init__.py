@@ -1,1 +1,1 @@
-"""Literature: more services, registries for feasibility, and gathering of corpora on a topic."""
+"""Literature: more services, registries for feasibility, and topic corpora."""

@@ -27,7 +27,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def describe_group() -> None:
-    """Gather papers on a topic, and keep a graph of them up to date."""
+    """Gather papers on a topic, and keep a graph of those papers up to date."""
 
 
 @app.command("gather")
@@ -63,10 +63,10 @@ def gather_papers(
 ) -> None:
     """Search five literature catalogs, screen the records, and fetch open full texts.
 
-    The catalogs are PubMed, Europe PMC, bioRxiv, OpenAlex and Semantic Scholar. Repeat the command
-    to resume after an interruption and retry services that did not answer; nothing is fetched
-    twice. Exit code 1 if no service answered. The folder also gets a PRISMA flow diagram, the
-    license of each document, and a list of excluded papers.
+    The catalogs are PubMed, Europe PMC, bioRxiv, OpenAlex and Semantic Scholar. Repeat the
+    command to resume after an interruption and retry services that did not answer; nothing is
+    fetched twice. The exit code is 1 if no service answered. The folder also gets a PRISMA
+    flow diagram, the license of each document, and a list of excluded papers.
 
     Example: sage literature gather "tertiary lymphoid structures in bladder cancer" --since 2015
     --out corpus/
@@ -103,13 +103,13 @@ def gather_papers(
 
 
 def is_unanswered(flow: Flow) -> bool:
-    """Return True if no catalog answered completely."""
+    """Return True if no catalog returned complete results."""
     return len(flow.missing) == len(flow.catalogs)
 
 
 @contextmanager
 def explain_resume() -> Iterator[None]:
-    """Print how to resume when a gathering is interrupted."""
+    """Print how to resume when gathering is interrupted."""
     from sage.cli.console import err
 
     try:
@@ -140,7 +140,7 @@ def load_services() -> Services:
 
 
 def print_flow(flow: Flow, folder: Path) -> None:
-    """Print a flow: records by catalog, omissions, and missing services."""
+    """Print a PRISMA flow: records by catalog, omissions, and missing services."""
     from rich.table import Table
 
     from sage.cli.console import err, out
@@ -193,9 +193,9 @@ def update_graph(
 ) -> None:
     """Update a graph: gather its corpora again and list the affected hypotheses.
 
-    New papers are added; retracted papers are removed, with the statements that only they support.
-    The result equals a full build of the new corpus with the same options. Exit code 1 if no
-    service answered.
+    New papers are added; retracted papers are removed, along with statements that only they
+    support. The result equals a full build from the new corpus with the same options. The
+    exit code is 1 if no service answered.
 
     Example: sage literature update --graph living/ --runs runs/
     """
@@ -287,11 +287,14 @@ def update_graph(
 
 
 ROUNDS = "rounds.json"
-"""File in the graph's folder with the last round of each corpus that the graph was built from."""
+"""File in the graph's folder with the last round of each corpus used to build the graph."""
 
 
 def _read_rounds(folder: Path, corpora: Mapping[str, Path]) -> dict[str, int]:
-    """Read the rounds of the graph's corpora; before the first update, use those finished now."""
+    """Read the last round of each of the graph's corpora.
+
+    Before the first update, these are the rounds that are finished now.
+    """
     from sage.core.files import read_json, write_json
     from sage_literature.gather.folder import CorpusFolder
 

@@ -11,11 +11,12 @@ from sage.core.models import Strict
 
 
 class Found(Record):
-    """A record gathered for a corpus, with fields for screening and for finding its full text.
+    """A record gathered for a corpus, with fields for screening and finding its full text.
 
-    `kinds` are publication types and `language` is a code, both in lower case as in the catalog.
-    `pdfs` are addresses of open PDFs with their licenses. `versions` are keys of other versions of
-    the work, and `retracts` keys of papers that this notice retracts (`Record.identities`).
+    `kinds` are publication types and `language` is a code, both in lower case as in the
+    catalog. `pdfs` are addresses of open PDFs with their licenses. `versions` are keys of
+    other versions of the work, and `retracts` keys of papers that this notice retracts
+    (`Record.identities`).
     """
 
     pmcid: str | None = None
@@ -27,12 +28,12 @@ class Found(Record):
     retracts: tuple[str, ...] = ()
 
     def identities(self) -> list[str]:
-        """Return the identities of a record, with its PMCID and other versions."""
+        """Return a record's identities, including its PMCID and other versions."""
         more = [f"pmcid:{self.pmcid}"] if self.pmcid else []
         return list(dict.fromkeys([*more, *self.versions, *super().identities()]))
 
     def join_fields(self, other: Record) -> dict[str, Any]:
-        """Merge the fields of another found record, preferring the first known value of each."""
+        """Merge the fields from another found record, preferring the first known value of each."""
         assert isinstance(other, Found)
         doi = f"doi:{other.doi}" if self.doi and other.doi not in (None, self.doi) else None
         return {
@@ -48,16 +49,17 @@ class Found(Record):
 
 @dataclass(frozen=True)
 class Search:
-    """A search to be read to its end, for all concepts of `query`, published since `since`."""
+    """A search to be read in full, for all concepts in `query`, published since `since`."""
 
     query: Query
     since: int | None = None
 
 
 class Page(Strict):
-    """A page of a search. `next` continues it, None at its end; `total` is the catalog's count.
+    """A page of search results.
 
-    `unread` counts entries that are not records: without a title, or too long.
+    `next` continues the search and is None at its end; `total` is the catalog's count.
+    `unread` counts entries that are not records because they lack a title or are too long.
     """
 
     records: tuple[Found, ...]
@@ -67,20 +69,20 @@ class Page(Strict):
 
 
 class Catalog(Protocol):
-    """A literature source that can be read from the first page of a search to the last."""
+    """A literature source that can be read from a search's first page to its last."""
 
     name: str
     limit: Limit
     ordered: bool
-    """True if results are ordered by relevance, so that the first pages are the best."""
+    """True if results are sorted by relevance, so that the first pages are the best."""
 
     def expression(self, search: Search) -> str:
         """Return the search in the catalog's own query language, for the report."""
         ...
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """Load a page of a search; `at` is the `next` of the previous page.
+        """Load a page of search results; `at` is the `next` of the previous page.
 
-        Raises a `ServiceError` if the service gives no usable response.
+        Raises `ServiceError` if the service gives no usable response.
         """
         ...

@@ -1,8 +1,9 @@
 """Registries that show whether a hypothesis can be tested: data, trials, packages, and code.
 
-GEO through NCBI E-utilities (3 requests/s, 10 with a key), Genomic Data Commons, ClinicalTrials.gov
-version 2, GitHub (60 requests an hour, 5,000 with a token), the package index through pip, and
-Hugging Face Papers, the successor of Papers With Code, for reference implementations.
+The registries are GEO through NCBI E-utilities (3 requests/s, 10 with a key), Genomic
+Data Commons, ClinicalTrials.gov version 2, GitHub (60 requests an hour, 5,000 with a
+token), the package index through pip, and Hugging Face Papers, the successor to Papers
+With Code, for reference implementations.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ SITES = {
     "pancrea": "Pancreas", "prostate": "Prostate gland", "gastric": "Stomach",
     "stomach": "Stomach", "glioma": "Brain", "head and neck": "Larynx",
 }  # fmt: skip
-"""Primary site in the Genomic Data Commons by words that indicate a disease."""
+"""Primary site in the Genomic Data Commons, by words that indicate a disease."""
 
 
 class _Registry:
-    """A registry at its own address or that of a mirror."""
+    """Base class for a registry at its own address or a mirror's."""
 
     name: ClassVar[str]
     limit = Limit(5, 1.0, concurrency=2)
@@ -82,12 +83,12 @@ class _Registry:
         value: float | None = None,
         url: str | None = None,
     ) -> ExternalFact:
-        """Build a fact from this registry."""
+        """Build an external fact attributed to this registry."""
         return ExternalFact(self.step, self.check, statement, self.source, found, share, value, url)
 
 
 class Geo(_Registry):
-    """GEO series of gene expression."""
+    """GEO series with gene expression data."""
 
     name, source, check = "geo", "GEO", "public data sets"
 
@@ -100,7 +101,7 @@ class Geo(_Registry):
     async def find_facts(
         self, client: ServiceClient, expanded: ExpandedHypothesis
     ) -> list[ExternalFact]:
-        """Count human series about the disease and survival."""
+        """Count human series on the disease and survival."""
         disease = disease_of(expanded)
         name = strip_operators(disease)
         term = f'("{name}" AND "survival") AND gse[ETYP] AND "Homo sapiens"[Organism]'
@@ -122,14 +123,14 @@ class Geo(_Registry):
 
 
 class DataCommons(_Registry):
-    """Projects of the Genomic Data Commons."""
+    """Projects in the Genomic Data Commons."""
 
     name, source, check = "gdc", "GDC", "public data sets"
 
     async def find_facts(
         self, client: ServiceClient, expanded: ExpandedHypothesis
     ) -> list[ExternalFact]:
-        """Count projects and cases of the disease's primary site; nothing for an unknown site."""
+        """Count projects and cases for the disease's primary site; nothing if it is unknown."""
         site = site_of((disease_of(expanded), *expanded.parts))
         if site is None:
             return []
@@ -158,7 +159,7 @@ class ClinicalTrials(_Registry):
     async def find_facts(
         self, client: ServiceClient, expanded: ExpandedHypothesis
     ) -> list[ExternalFact]:
-        """Count studies of the disease that mention the first other part of the claim."""
+        """Count studies on the disease that mention the first other part of the claim."""
         disease = disease_of(expanded)
         term = next((part for part in expanded.parts if part != disease), "")
         params: dict[str, str | int] = {
@@ -187,7 +188,7 @@ class Papers(_Registry):
     async def find_facts(
         self, client: ServiceClient, expanded: ExpandedHypothesis
     ) -> list[ExternalFact]:
-        """Count papers about the method that link to their code."""
+        """Count papers on the method that link to their code."""
         exposures = expanded.hypothesis.exposures
         imaging = any(exposure.variable.startswith("imaging:") for exposure in exposures)
         method = "whole slide image analysis" if imaging else "survival analysis"
@@ -202,7 +203,7 @@ class Papers(_Registry):
 
 
 class GitHub(_Registry):
-    """Activity of the analysis packages' repositories."""
+    """Activity in the analysis packages' repositories."""
 
     name, source, check = "github", "GitHub", "maintenance"
     step = "tools"
@@ -224,7 +225,7 @@ class GitHub(_Registry):
         )
 
     async def describe(self, client: ServiceClient, repository: str) -> ExternalFact:
-        """Describe the activity of a repository, given as owner/name.
+        """Describe a repository's activity; the name has the form owner/name.
 
         Raises
         ------
@@ -256,7 +257,7 @@ class PackageIndex(_Registry):
     async def find_facts(
         self, client: ServiceClient, expanded: ExpandedHypothesis
     ) -> list[ExternalFact]:
-        """Count releases of each package."""
+        """Count each package's releases."""
         known = await asyncio.gather(*(asyncio.to_thread(find_releases, name) for name in PACKAGES))
         return [
             self.state(
@@ -272,7 +273,7 @@ class PackageIndex(_Registry):
 
 
 def disease_of(expanded: ExpandedHypothesis) -> str:
-    """Return the part that names a disease, or else the population's description."""
+    """Return the concept that names a disease, or else the population description."""
     return next(
         (part for part in expanded.parts if any(word in part.lower() for word in _DISEASE)),
         expanded.hypothesis.population.description,
@@ -292,14 +293,14 @@ def repository_of(url: str) -> str | None:
 
 
 def read_series_ids(body: bytes) -> tuple[int, list[str]]:
-    """Read the number of matching GEO series and the identifiers of the first ones."""
+    """Read the number of matching GEO series and the identifiers of the first few."""
     answer = get_field("geo", parse_json("geo", body), "esearchresult", dict)
     total = int(get_field("geo", answer, "count", str))
     return total, [str(item) for item in get_field("geo", answer, "idlist", list)]
 
 
 def read_series(body: bytes) -> list[tuple[str, int]]:
-    """Read the accession and number of samples of each GEO series, largest first."""
+    """Read each GEO series' accession and number of samples, largest first."""
     result = get_field("geo", parse_json("geo", body), "result", dict)
     found = []
     for uid in get_field("geo", result, "uids", list):
@@ -311,7 +312,7 @@ def read_series(body: bytes) -> list[tuple[str, int]]:
 
 
 def read_projects(body: bytes) -> list[tuple[str, int]]:
-    """Read the identifier and number of cases of each GDC project, largest first."""
+    """Read each GDC project's identifier and number of cases, largest first."""
     hits = get_field("gdc", parse_json("gdc", body), "data.hits", list)
     found = [
         (
@@ -324,7 +325,7 @@ def read_projects(body: bytes) -> list[tuple[str, int]]:
 
 
 def read_trials(body: bytes) -> tuple[int, list[str]]:
-    """Read the number of matching studies and the NCT numbers of the first ones."""
+    """Read the number of matching studies and the NCT numbers of the first few."""
     name = "clinical_trials"
     answer = parse_json(name, body)
     path = "protocolSection.identificationModule.nctId"
@@ -333,7 +334,7 @@ def read_trials(body: bytes) -> tuple[int, list[str]]:
 
 
 def read_papers(body: bytes) -> list[str | None]:
-    """Read each paper's repository, None if none is linked; most stars first, None last."""
+    """Read each paper's repository, or None; most stars first, papers without a repository last."""
     listed: Any = parse_json("reference_code", body)
     if not isinstance(listed, list):
         raise TypeError("the answer has an object where a list is documented")
@@ -349,7 +350,7 @@ def read_papers(body: bytes) -> list[str | None]:
 
 @dataclass(frozen=True)
 class Repository:
-    """Activity of a repository."""
+    """Activity of a package's repository."""
 
     name: str
     stars: int
@@ -358,7 +359,7 @@ class Repository:
 
 
 def read_repository(body: bytes) -> Repository:
-    """Read GitHub's description of a repository."""
+    """Read GitHub's response that describes a repository."""
     answer = parse_json("github", body)
     return Repository(
         name=get_field("github", answer, "full_name", str),
@@ -382,12 +383,12 @@ def find_releases(
 ) -> Releases | None:
     """List releases of `name` through pip, which uses its configured index.
 
-    Return None if pip, the index, or the package is unavailable.
+    Returns None if pip, the index, or the package is unavailable.
 
     Raises
     ------
     ValueError
-        If `name` is not the name of a package.
+        If `name` is not a valid package name.
     """
     if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?", name):
         raise ValueError(f'"{name}" is not the name of a package')

@@ -1,1 +1,1 @@
-"""NOVA: its tool suite under its own names, and an agent that answers questions with programs."""
+"""NOVA: its tool suite under its own names, and an agent that answers questions by program."""

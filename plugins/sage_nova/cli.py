@@ -136,14 +136,16 @@ def explore(
 ) -> None:
     """Explore a cohort with programs written by a model, separately from any verdict.
 
-    A model writes a program, reads the small tables that it saves in exploratory.json, and
-    continues. Printed output, rows, small counts and error messages do not reach the model. All
-    variables and genes without outcomes are shown; outcomes only with --endpoint. The ledger
-    records the exploration: later claims about these outcomes in these patients are exploratory.
+    A model writes a program, reads the small tables that the program saves in
+    exploratory.json, and continues. Printed output, rows, small counts and error messages do
+    not reach the model. All variables and genes except outcomes are shown; outcomes only with
+    --endpoint. The ledger records the exploration: later claims about these outcomes in these
+    patients are exploratory.
 
-    The answer is titled as exploratory, and its numbers appear in the tables. The report of a
-    finished RUN shows it in a separate section. The same command resumes an interrupted session.
-    docs/nova.md describes what a program reads and writes, and what a hostile program could leak.
+    The answer is titled as exploratory, and its numbers appear in the tables. The report on a
+    finished RUN shows it in a separate section. The same command resumes an interrupted
+    session. docs/nova.md describes what a program reads and writes, and what a hostile
+    program could leak.
 
     Example: sage nova explore demo "Which variables move with TLS density?" --program look.py
 

@@ -1,4 +1,4 @@
-"""Explorations of a cohort, or of a finished run that then shows them in its report."""
+"""Explorations of a cohort, or of a finished run, which then shows them in its report."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from validation.cohort.cohort import Cohort
 from validation.screening.look import look_at, note_look
 
 WITH_ROWS = ("inputs", "running", "made")
-"""Folders of a running session that contain patients' rows."""
+"""Folders in a running session that contain patients' rows."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Question and options of an exploration."""
+    """Question and options for an exploration."""
 
     question: str
     variables: tuple[str, ...]
@@ -87,7 +87,7 @@ def explore_cohort(
 
 
 def explore_run(name: str, request: Request) -> None:
-    """Explore the cohort of a finished run, whose report then shows the exploration.
+    """Explore the cohort of a finished run, which then shows the exploration in its report.
 
     Raises
     ------
@@ -145,9 +145,10 @@ def _explore(
     *,
     replace: bool = False,
 ) -> None:
-    """Register the look, write the inputs, ask the question, and write the session's folder.
+    """Register the exploration, write the inputs, ask the question, and write the session.
 
-    `keep` receives the exploration, even without an answer, and returns a line about its location.
+    `keep` receives the exploration, even without an answer, and returns a line about its
+    location.
     """
     cells = read_program(request.program)
     engine = choose(request.sandbox or settings.sandbox, packages=())

@@ -1,4 +1,4 @@
-"""Sessions on the command line: the program or model, the folder, and printed progress."""
+"""Command-line sessions: the program or model, the folder, and printed progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_LINES = 6
 
 
 def step_limits(seconds: float, memory_mb: int) -> Limits:
-    """Build the limits of a program."""
+    """Build the time and memory limits for a program."""
     return DEFAULT_LIMITS.model_copy(update={"seconds": seconds, "memory_mb": memory_mb})
 
 
@@ -69,7 +69,8 @@ def open_session(out: Path, request: dict[str, object], *, replace: bool) -> IO[
     Raises
     ------
     InputError
-        If the question is empty, the folder contains anything else, or another process uses it.
+        If the question is empty, the folder contains anything else, or another process uses
+        it.
     """
     if not str(request["question"]).strip():
         raise InputError("the question is empty")
@@ -99,7 +100,9 @@ def choose_author(
     budget_usd: float | None,
     withheld: Withheld = frozenset,
 ) -> list[str] | ChatReasoner:
-    """Return the user's program or the configured model; no prompt may contain `withheld`.
+    """Return the user's program or the configured model as the author of the steps.
+
+    No prompt may contain `withheld`.
 
     Raises
     ------
@@ -122,7 +125,7 @@ def run_session(
     task: AgentTask,
     err: bool,
 ) -> Acted:
-    """Answer the question, print every step (to stderr with `err`), and write the files."""
+    """Answer the question, print each step (to stderr with `err`), and write the files."""
 
     def print_step(cell: Cell, seen: Observation) -> None:
         for line in describe_step(cell, seen):

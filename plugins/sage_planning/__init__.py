@@ -1,1 +1,1 @@
-"""Planning of the events and patients that a study needs, before its cohort exists."""
+"""Planning the events and patients that a study needs, before its cohort exists."""

@@ -50,7 +50,7 @@ def plan(
     missing: Annotated[float, typer.Option(help="Share of patients that cannot be analyzed.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Plan the number of events and patients of a study, before its cohort exists.
+    """Plan the number of events and patients for a study before its cohort exists.
 
     Example: sage plan --hazard-ratio 1.5 --exposed 0.3 --median-survival 24
     --recruitment 24 --follow-up 36 --lost 0.05 --claims 4
@@ -98,7 +98,7 @@ def plan(
 
 
 def plan_lines(found: Plan) -> list[str]:
-    """Format the required size of a study for several effects as lines."""
+    """Format the required study size for several effects as lines of text."""
     asked = found.question
     lines = [
         f"{found.events} events, {found.patients} patients: power {100 * asked.power:.0f}% for a "

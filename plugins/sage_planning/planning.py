@@ -1,8 +1,9 @@
 """Sample size planning for a study whose cohort does not exist yet.
 
-Schoenfeld 1983 (Biometrics) for the events of a two-group comparison of hazards, Hsieh and Lavori
-2000 (Controlled Clinical Trials) for continuous exposures, Peterson and George 1993 (Controlled
-Clinical Trials) for interactions; Riley and others 2020 (BMJ) for prediction models.
+Schoenfeld 1983 (Biometrics) for the number of events in a two-group hazard comparison,
+Hsieh and Lavori 2000 (Controlled Clinical Trials) for continuous exposures, Peterson and
+George 1993 (Controlled Clinical Trials) for interactions, and Riley et al. 2020 (BMJ) for
+prediction models.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ Design = Literal["groups", "per_sd", "interaction"]
 
 
 class Accrual(Strict):
-    """Accrual and follow-up of patients, in months; survival is taken as exponential.
+    """Accrual and follow-up of patients, in months, assuming exponential survival.
 
-    `lost` is the share of patients lost to follow-up per year.
+    `lost` is the fraction of patients lost to follow-up per year.
     """
 
     median_survival: float = Field(gt=0)
@@ -31,7 +32,7 @@ class Accrual(Strict):
     lost: float = Field(default=0.0, ge=0, lt=1)
 
     def event_share(self, hazard_ratio: float = 1.0) -> float:
-        """Compute the share of patients whose event is observed, with uniform recruitment.
+        """Compute the fraction of patients with an observed event, given uniform recruitment.
 
         The integral over entry times of the probability that the event comes first, before loss
         and before the end: h / (h + l) * (1 - mean of exp(-(h + l) * time under observation)).
@@ -52,10 +53,11 @@ class Accrual(Strict):
 class Question(Strict):
     """Effect that a study should be able to detect.
 
-    `exposed` is the share of exposed patients (for interactions: of the product's margins both);
-    `r_squared` the share of the exposure's variance that the covariates explain; `claims` how many
-    primary claims share the error rate (Bonferroni); `confirmation` the share held back, since a
-    discovery must be found again in it.
+    `exposed` is the fraction of exposed patients (for interactions, the product of both
+    margins); `r_squared` is the fraction of the exposure's variance that the covariates
+    explain; `claims` is the number of primary claims that share the error rate (Bonferroni);
+    `confirmation` is the fraction of patients held back, in whom a discovery must be
+    replicated.
     """
 
     hazard_ratio: float = Field(gt=0)
@@ -82,7 +84,7 @@ class Question(Strict):
 
 
 class Row(Strict):
-    """Required numbers for one effect, and the power that the chosen number gives."""
+    """Numbers required for one effect size, and the power at the chosen number."""
 
     hazard_ratio: float
     events: int
@@ -91,7 +93,7 @@ class Row(Strict):
 
 
 class Plan(Strict):
-    """Events and patients needed; `rows` show the numbers for other effects."""
+    """Events and patients needed; `rows` give the numbers for other effect sizes."""
 
     question: Question
     alpha: float

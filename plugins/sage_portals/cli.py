@@ -14,7 +14,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def describe_group() -> None:
-    """Cohorts from the public APIs of GDC and cBioPortal."""
+    """Fetch cohorts from the public APIs of GDC and cBioPortal."""
 
 
 @app.command()
@@ -35,7 +35,7 @@ def fetch(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch a cohort from the public APIs of GDC and cBioPortal; a repeated call resumes.
+    """Fetch a cohort from the public APIs of GDC and cBioPortal; repeat the command to resume.
 
     Example: sage portals fetch tcga-blca --gene CD274
     """

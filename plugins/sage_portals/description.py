@@ -1,4 +1,4 @@
-"""The `cohort.toml` of fetched data, with endpoints for the columns that were returned."""
+"""The `cohort.toml` for fetched data, with endpoints for the columns that were returned."""
 
 from __future__ import annotations
 

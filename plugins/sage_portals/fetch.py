@@ -1,9 +1,9 @@
-"""Fetching of TCGA cohorts from the public APIs of GDC and cBioPortal.
+"""Fetching TCGA cohorts from the public APIs of GDC and cBioPortal.
 
-GDC provides clinical rows by case and, on request, STAR counts by file; cBioPortal provides the
-outcomes of the TCGA Pan-Cancer Clinical Data Resource and the expression of chosen genes. Docs:
-docs.gdc.cancer.gov/API and cbioportal.org/api. Each fetched file is recorded in `fetch.json` with
-its source and hash; a repeated call keeps complete files.
+GDC provides clinical rows by case and, on request, STAR counts by file; cBioPortal
+provides outcomes from the TCGA Pan-Cancer Clinical Data Resource and expression for
+chosen genes. Docs: docs.gdc.cancer.gov/API and cbioportal.org/api. Each fetched file is
+recorded in `fetch.json` with its source and hash; a repeated call keeps complete files.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def fetch_cohort(
 
 
 def _keep(path: Path, make: Callable[[], str]) -> None:
-    """Make a file once; it gets its final name only when it is complete."""
+    """Make a file unless it exists; it gets its final name only when it is complete."""
     if not path.is_file():
         write_text(path, make())
 
@@ -133,7 +133,7 @@ def _csv(columns: Sequence[str], rows: Iterator[Sequence[Any]]) -> str:
 
 
 def _pages(service: Service, path: str, body: dict[str, Any], say: Progress) -> list[Any]:
-    """Return all hits of a GDC search."""
+    """Return all hits from a GDC search."""
     hits: list[Any] = []
     while True:
         answer = service.json("POST", path, body={**body, "size": PAGE, "from": len(hits)})
@@ -166,7 +166,7 @@ def _cases(service: Service, project: str, say: Progress) -> str:
 
 
 def _case(hit: Any, service: str) -> list[Any]:
-    """Build a row per case from the primary diagnosis, or from the first if none is marked."""
+    """Build a case's row from the primary diagnosis, or from the first if none is marked."""
     diagnoses = hit.get("diagnoses") or [{}]
     primary = next(
         (
@@ -253,7 +253,7 @@ def _clinical(service: Service, study: str, say: Progress) -> str:
 def _expression(
     service: Service, study: str, wanted: Sequence[str], asked: Sequence[str], say: Progress
 ) -> str:
-    """Fetch RSEM values of chosen genes, with a row per sample."""
+    """Fetch RSEM values for chosen genes, with a row per sample."""
     found = service.json(
         "POST",
         "genes/fetch",
@@ -295,7 +295,7 @@ def _expression(
 
 
 def _counts(service: Service, out: Path, say: Progress) -> None:
-    """Fetch the STAR counts of every listed file, check GDC's MD5, and build a matrix."""
+    """Fetch STAR counts for every listed file, verify GDC's MD5, and build a matrix."""
     target = out / "counts.csv.gz"
     if target.is_file():
         return

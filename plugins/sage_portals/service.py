@@ -1,4 +1,4 @@
-"""A public API from which cohorts are fetched: its address and retry policy."""
+"""Public API from which cohorts are fetched: its address and retry policy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMIT = Limit(10, 1.0)
 
 
 def policy(pause: float) -> Policy:
-    """Build a patient retry policy for whole tables and files; `pause` bounds the first wait."""
+    """Build a patient retry policy for whole tables and files; `pause` limits the first wait."""
     return Policy(
         attempts=5, deadline=900.0, attempt=180.0, connect=60.0, backoff=pause,
         backoff_max=16 * pause, longest_wait=120.0, max_bytes=1 << 30,
@@ -27,7 +27,7 @@ def policy(pause: float) -> Policy:
 
 @dataclass
 class Service:
-    """Web API; several can share a client."""
+    """A web API client; several can share an HTTP client."""
 
     name: str
     base: str
@@ -42,7 +42,7 @@ class Service:
         params: Mapping[str, str | int] | None = None,
         body: Any = None,
     ) -> T:
-        """Request an address and parse the response with `read`.
+        """Send a request to the service and parse the response with `read`.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class Service:
         params: Mapping[str, str | int] | None = None,
         body: Any = None,
     ) -> Any:
-        """Return the JSON of a response.
+        """Return a response's JSON.
 
         Raises
         ------
@@ -79,7 +79,7 @@ class Service:
 
 
 def field_of(value: Any, name: str, service: str) -> Any:
-    """Return a required field of a response; its absence means that the service changed."""
+    """Return a required field from a response; its absence means that the service changed."""
     if not isinstance(value, dict) or name not in value:
         raise FaultError(f'{service} has changed: its answer has no field "{name}"')
     return value[name]

@@ -1,1 +1,1 @@
-"""Measurements written as programs, tools made from reviewed functions, and variables by tools."""
+"""Measurements written as programs, tools from reviewed functions, and variables from tools."""

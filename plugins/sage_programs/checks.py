@@ -1,8 +1,8 @@
-"""Checks of a program before the gate: its unit, and its dependence on the map alone.
+"""Checks of a program before the gate: its unit, and its dependence on nothing but the map.
 
-The unit is checked by experiment. If slides are made twice as large (cells, outlines, columns, and
-parameters, each according to its unit), a length must double and a density per mm² must drop to a
-quarter. A length hard-coded as a plain number fails this check.
+The unit is checked by experiment. If slides are made twice as large (cells, outlines,
+columns, and parameters, each according to its unit), a length must double and a density
+per mm² must drop to a quarter. A length hard-coded as a plain number fails this check.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from sandbox.types import Sandbox
 FACTOR = 2.0
 SAME = 1e-6
 LEAST = 3
-"""Minimum number of slides with a value for the checks."""
+"""Minimum number of slides with a value needed for the checks."""
 SUFFIXES = {"_per_um2": -2, "_per_mm2": -2, "_per_um": -1, "_um2": 2, "_mm2": 2, "_um": 1, "_mm": 1}
-"""Power of length of a parameter, by the suffix of its name."""
+"""Power of length in a parameter's unit, by the suffix of its name."""
 
 
 def check_values(program: Program, slides: Sequence[SlideMaps], box: Sandbox) -> list[str]:
-    """List objections to a program on these slides.
+    """List objections to a program, based on these slides.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def check_values(program: Program, slides: Sequence[SlideMaps], box: Sandbox) ->
 
 
 def scale_slide(maps: SlideMaps, factor: float) -> SlideMaps:
-    """Multiply all lengths of a slide by a factor, and columns by the powers of their units."""
+    """Multiply all of a slide's lengths by a factor, and columns by the powers of their units."""
     cells = maps.cells
     if cells is not None:
         columns = {

@@ -1,4 +1,4 @@
-"""`sage programs`: measurements as programs, tools from functions, and variables by tools."""
+"""`sage programs`: measurements as programs, tools from functions, and variables from tools."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Define = Annotated[Path, typer.Option("--define", metavar="FILE.py", help="File 
 
 @app.callback()
 def _group() -> None:
-    """Measure by programs, promote functions to tools, and extract variables with tools."""
+    """Measure with programs, promote functions to tools, and extract variables with tools."""
 
 
 @app.command()
@@ -45,8 +45,8 @@ def gate(
 ) -> None:
     """Judge a program as `sage validate gate` judges measurements, without reading outcomes.
 
-    The program is checked statically, then run in the sandbox: first on enlarged slides to check
-    its unit, then as any measurement.
+    The program is checked statically, then run in the sandbox, first on enlarged slides to
+    check its unit, then like any measurement.
 
     Example: sage programs gate my-cohort --maps maps --define reach.py --out gate-reach
     """
@@ -59,7 +59,7 @@ def gate(
 
 
 def _check(path: Path, slides: MapsOnDisk, seed: int) -> Candidates:
-    """Check a program, and return it as a measurement with a note on the check of its unit."""
+    """Check a program, and return it as a measurement with a note about the unit check."""
     from sage_programs.checks import check_values
     from sage_programs.contract import read_program
     from sage_programs.running import default_sandbox, with_values
@@ -146,7 +146,9 @@ def promote(
     into: Annotated[Path, typer.Option(help="Folder of your tools, for use with --tools")],
     as_json: AsJson = False,
 ) -> None:
-    """Turn a function of a reviewed analysis into a tool. Read it first: tools run as you.
+    """Turn a function from a reviewed analysis into a tool.
+
+    Read the function first: tools run with your own rights.
 
     Example: sage programs promote last joint_risk --into my-tools
     """
@@ -173,11 +175,11 @@ def extract_features(
     cohort_root: CohortRoot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute imaging variables that a cohort lacks, by registered tools on its slides.
+    """Compute imaging variables that a cohort lacks by running registered tools on its slides.
 
-    Prints which variables exist, which a tool can compute, and which are not
-    available. The tables can be used by `sage validate --features` and by runs (`features` in
-    `[run]` of sage.toml).
+    Prints which variables exist, which a tool can compute, and which are not available. The
+    tables can be used by `sage validate --features` and by runs (`features` in `[run]` of
+    sage.toml).
 
     Example: sage programs extract demo imaging:tls_area --out features
     """
@@ -205,13 +207,13 @@ def extract_features(
 
 @dataclass(frozen=True)
 class Approved:
-    """An approved program in the form that `measure_cohort` uses."""
+    """An approved program in the form required by `measure_cohort`."""
 
     program: Program
 
     @property
     def measurement(self) -> Measurement:
-        """The program as a measurement in the language."""
+        """The program as a measurement in the measurement language."""
         return self.program.measurement
 
     def compute(

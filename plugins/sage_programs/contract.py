@@ -14,9 +14,9 @@
         ...
         return 123.4  # or None, where there is no value
 
-`slide` contains only what `reads` lists (see `harness.Slide`). Numbers with a unit are listed in
-`parameters`, under names that end with the unit (`radius_um`, `least_um2`), and are passed to
-`measure` by name.
+`slide` contains only the items listed in `reads` (see `harness.Slide`). Numbers with a
+unit are listed in `parameters`, under names that end with the unit (`radius_um`,
+`least_um2`), and are passed to `measure` by name.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ FORBIDDEN_NAMES = frozenset(_NAMES.split())
 FORBIDDEN_ATTRIBUTES = frozenset(_ATTRIBUTES.split())
 """Attributes that access files, random numbers, the date, or other attributes by name.
 
-A measurement must always have the same value for a slide."""
+They are forbidden because a measurement must always have the same value for a slide.
+"""
 MAX_CHARACTERS = 20_000
 MOST_PARAMETERS = 8
 _READS = r"^(tissue|(cells|objects|regions)(\.\w{1,60})?)$"
@@ -95,7 +96,7 @@ class Program:
 
     @property
     def measurement(self) -> Measurement:
-        """The program as a measurement in the language, treated like other data."""
+        """The program as a measurement in the measurement language, treated like other data."""
         contract = self.contract
         of = Code(
             name=contract.name,
@@ -124,7 +125,7 @@ def read_program(path: Path) -> Program:
 
 
 def check_program(source: str, origin: str = "program") -> Program:
-    """Check the source text of a program; messages call it `origin`."""
+    """Check a program's source text; messages refer to it as `origin`."""
     if len(source) > MAX_CHARACTERS:
         raise InputError(f"{origin}: longer than {MAX_CHARACTERS:,} characters")
     if refused := policy.check(source, IMPORTS, sandboxed=False):
@@ -140,7 +141,7 @@ def check_program(source: str, origin: str = "program") -> Program:
 
 
 def _refusal(node: ast.AST) -> str:
-    """Return the reason to refuse a node of a measurement's code; empty if it is accepted."""
+    """Return the reason to refuse a node in a measurement's code, or an empty string."""
     if isinstance(node, ast.Name) and node.id in FORBIDDEN_NAMES:
         return f"`{node.id}` is not allowed: a measurement may depend only on its slide"
     if isinstance(node, ast.Attribute) and node.attr in FORBIDDEN_ATTRIBUTES:
@@ -164,7 +165,7 @@ def _refusal(node: ast.AST) -> str:
 
 
 def _contract(tree: ast.Module, origin: str) -> Contract:
-    """Return the literal `MEASUREMENT`; all else must be imports, constants, and functions."""
+    """Return the literal `MEASUREMENT`; the rest must be imports, constants, and functions."""
     given: ast.expr | None = None
     for place, node in enumerate(tree.body):
         doc = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

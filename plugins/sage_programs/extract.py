@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Extracted(Strict):
-    """Each wanted variable: found, extracted or missing, and the tables written for `features`."""
+    """Status of each wanted variable (found, extracted or missing), and tables for `features`."""
 
     found: tuple[str, ...]
     missing: tuple[str, ...]
@@ -29,7 +29,7 @@ def extract(
     out: Path,
     progress: Callable[[str, int, int], None],
 ) -> Extracted:
-    """Find `wanted` variables, run the tools that compute missing ones, and keep their tables.
+    """Find the `wanted` variables, run tools that compute missing ones, and keep their tables.
 
     A variable `imaging:tls_density` is written as column `density` of `tls.csv`, to which
     `--features` gives the same name.

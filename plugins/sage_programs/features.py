@@ -1,7 +1,8 @@
-"""New features, computed by a registered tool on each patient's slides and stored as a table.
+"""New features, computed by registered tools on each patient's slides and stored as tables.
 
-The result is a copy of the cohort with the new variables; the original folder is not modified. It
-is made before a contract is frozen, so that the new table is hashed with the rest.
+The result is a copy of the cohort with the new variables; the original folder is not
+modified. It is made before a contract is frozen, so that the new table is hashed with the
+rest.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ _NUMBERS = re.compile(r"\b(int|float)\b")
 
 
 class FeatureProvenance(View):
-    """Provenance of a variable: tool and version, slides and patients, hashes; never a row.
+    """A variable's provenance: tool and version, slides and patients, and hashes; never a row.
 
-    `inputs_sha256` covers the content hashes of all slides in order, `table_sha256` the table.
+    `inputs_sha256` covers the content hashes of all slides in order, `table_sha256` the
+    table.
     """
 
     variable: str
@@ -51,7 +53,7 @@ class FeatureProvenance(View):
 
 
 class Extraction(View):
-    """Compute `variable` for each slide as field `field` of tool `tool`."""
+    """Instruction to compute `variable` for each slide as the field `field` of the tool `tool`."""
 
     variable: str
     tool: str
@@ -59,7 +61,7 @@ class Extraction(View):
 
 
 class DataPlan(View):
-    """Each wanted variable: found in the cohort, to be extracted, or not available."""
+    """Plan for each wanted variable: found in the cohort, to be extracted, or not available."""
 
     found: tuple[str, ...] = ()
     extract: tuple[Extraction, ...] = ()
@@ -69,7 +71,7 @@ class DataPlan(View):
 def plan_extraction(
     wanted: Sequence[str], known: DataDictionary, registry: Registry, *, slides: int
 ) -> DataPlan:
-    """Use the cohort's variables; for missing imaging variables, find a tool that returns them."""
+    """Plan to use the cohort's variables, and to extract missing imaging variables with tools."""
     found, extract, missing = list[str](), list[Extraction](), list[str]()
     for key in dict.fromkeys(wanted):
         if known.has_variable(key):
@@ -82,7 +84,7 @@ def plan_extraction(
 
 
 def _find_tool(key: str, registry: Registry) -> Extraction | None:
-    """Find the tool on files with a number whose name and field contain the variable's words."""
+    """Find the file-based tool with a numeric field whose names contain the variable's words."""
     words = _words(key.split(":", 1)[1])
     fits = [
         (len(_words(field) - words), spec.name, field)
@@ -107,7 +109,7 @@ def _words(name: str) -> set[str]:
 
 
 def slides_of(cohort: Cohort) -> dict[str, list[Path]]:
-    """Find each patient's slide files in the cohort's root, omitting patients without slides."""
+    """Find each patient's slide files under the cohort's root, omitting patients without slides."""
     from validation.cohort.ids import patient_of
 
     spec, found = cohort.spec.slides, dict[str, list[Path]]()
@@ -141,10 +143,11 @@ def resolve_cohort(
     *,
     on_event: Callable[[str, dict[str, Any]], None] = lambda *_: None,
 ) -> tuple[Cohort, DataPlan, tuple[FeatureProvenance, ...]]:
-    """Find `wanted` variables, and extract those that a tool can compute.
+    """Find the `wanted` variables, and extract those that a tool can compute.
 
     Call this before a contract is frozen. The plan's `missing` variables are unavailable. If
-    nothing was extracted, the cohort is returned unchanged. For errors, see `extract_features`.
+    nothing was extracted, the cohort is returned unchanged. For errors, see
+    `extract_features`.
     """
     slides = sum(len(paths) for paths in slides_of(cohort).values())
     plan = plan_extraction(wanted, cohort.dictionary(), registry, slides=slides)

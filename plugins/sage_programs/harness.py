@@ -1,7 +1,7 @@
-"""Runner in the sandbox that gives a program one slide after another and writes its numbers.
+"""Sandbox runner that passes a program one slide after another and writes its numbers.
 
-This file is copied as text, and no SAGE code can be imported where it runs. A program that modifies
-it changes only its own numbers, which are checked again outside.
+This file is copied as text, and no SAGE code can be imported where it runs. A program
+that modifies it changes only its own numbers, which are checked again outside.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ import numpy as np
 
 @dataclass
 class Cells:
-    """Cells: `x_um`, `y_um` (n,), `types` (n,) names ("" for none), `columns` by name (n,)."""
+    """A slide's cells.
+
+    `x_um` and `y_um` are (n,) arrays, `types` (n,) names ("" for none), and `columns` (n,)
+    arrays by name.
+    """
 
     x_um: Any
     y_um: Any
@@ -28,7 +32,7 @@ class Cells:
 
 @dataclass
 class Shapes:
-    """Objects or regions of a kind: per shape, a list of rings (k, 2) in µm, the outer first.
+    """Objects or regions of one kind; each shape is a list of rings (k, 2) in µm, the outer first.
 
     A shape whose outline is unknown has a ring with a single point.
     """
@@ -38,7 +42,10 @@ class Shapes:
 
 @dataclass
 class Slide:
-    """A program's view of a slide; `window` and `area_um2` if it reads the tissue."""
+    """A program's view of a slide.
+
+    It has `window` and `area_um2` if the program reads the tissue.
+    """
 
     cells: Cells | None
     objects: dict[str, Shapes]
@@ -48,7 +55,7 @@ class Slide:
 
 
 def shapes_of(held: Any, prefix: str) -> Shapes:
-    """Build shapes from flat arrays: points, ring of each point, and shape of each ring."""
+    """Build shapes from flat arrays of points, each point's ring, and each ring's shape."""
     points, ring_of = held[f"{prefix}:points"], held[f"{prefix}:ring"]
     shape_of = held[f"{prefix}:shape"]
     rings: list[list[Any]] = [[] for _ in range(int(held[f"{prefix}:count"]))]
@@ -90,7 +97,7 @@ def as_number(value: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure every slide in numerical order."""
+    """Measure every slide, in numerical order."""
     inputs, output = Path(os.environ["SAGE_INPUTS"]), Path(os.environ["SAGE_OUTPUT"])
     jobs = json.loads((inputs / "slides" / "jobs.json").read_text(encoding="utf-8"))
     from program import measure  # type: ignore[import-not-found]

@@ -1,7 +1,7 @@
-"""Promotion of a function from a reviewed analysis to a user's tool with a test.
+"""Promotion of a function from a reviewed analysis to a user tool with a test.
 
-The function is copied from the program's text and never run here. The person who promotes it must
-have read it, since tools run with that person's own rights.
+The function is copied from the program's text and never run here. The person who promotes
+it must have read it, since tools run with that person's own rights.
 """
 
 from __future__ import annotations
@@ -83,15 +83,15 @@ def test_it_refuses_arguments_of_the_wrong_type():
 
 
 def promote(run_dir: Path, function: str, into: Path) -> Path:
-    """Write `function` of the analysis under `run_dir` to the folder `into` as a tool.
+    """Write `function` from the analysis under `run_dir` to the folder `into` as a tool.
 
-    Write `FUNCTION.py` and `tests/test_FUNCTION.py`, and return the first; nothing is run.
+    Writes `FUNCTION.py` and `tests/test_FUNCTION.py`, and returns the first; nothing is run.
 
     Raises
     ------
     InputError
-        If there is no such function, it cannot stand alone, its parameters are not plain typed
-        values, or the tool already exists.
+        If there is no such function, it cannot stand alone, its parameters are not plain
+        typed values, or the tool already exists.
     """
     if not _NAME.fullmatch(function):
         raise InputError(
@@ -210,7 +210,7 @@ def _module(tree: ast.Module, node: ast.FunctionDef, text: str, program: Path) -
 def _needs(
     tree: ast.Module, node: ast.FunctionDef
 ) -> tuple[list[ast.Import | ast.ImportFrom], list[ast.stmt]]:
-    """List the program's imports, functions, and constants that the function uses, in order."""
+    """List the program's imports, functions, and constants that a function uses, in order."""
     defined: dict[str, ast.stmt] = {}
     for statement in tree.body:
         if isinstance(statement, ast.Import | ast.ImportFrom):

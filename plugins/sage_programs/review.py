@@ -18,7 +18,7 @@ SUFFIX = ".review.json"
 
 
 class Review(Strict):
-    """A person's review of a program and of its gate report."""
+    """A person's review of a program and its gate report."""
 
     format: Literal[1] = 1
     program: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -28,17 +28,17 @@ class Review(Strict):
 
 
 def review_path(path: Path) -> Path:
-    """Return the path of the review of a program file."""
+    """Return the path of the review for a program file."""
     return path.with_name(path.name + SUFFIX)
 
 
 def approve(path: Path, gate_report: Path, person: str) -> Path:
-    """Record that a person approves a program that passed the gate, and return the record's file.
+    """Record that a person approves a program that passed the gate; return the record's path.
 
     Raises
     ------
     InputError
-        If the gate did not check this exact program, or did not pass it.
+        If the gate did not check this exact program, or the program did not pass.
     """
     from mcp_servers.measures.gate import GateReport
 
@@ -77,7 +77,7 @@ def approved_program(path: Path) -> Program:
     Raises
     ------
     InputError
-        If there is no review, or the program was changed after it.
+        If there is no review, or the program was changed after the review.
     """
     program = read_program(path)
     gate = f"sage programs gate COHORT --maps DIR --define {path.name}"

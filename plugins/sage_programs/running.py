@@ -1,4 +1,4 @@
-"""Running of programs on slides in the sandbox: typed maps in, a number or reason per slide out."""
+"""Running programs on slides in the sandbox, from typed maps to a number or reason per slide."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sage_programs.contract import Contract, Program
 from sandbox.types import Job, Limits, Reason, Sandbox
 
 AT_ONCE = 40
-"""Number of slides per run in the sandbox."""
+"""Number of slides per sandbox run."""
 SECONDS, SECONDS_PER_SLIDE = 20.0, 5.0
 MEMORY_MB = 1024
 MAX_BYTES = 4 << 20
@@ -37,7 +37,10 @@ WHY = {
     "finite": "the program's value is not finite",
     "raised": "the program failed on this slide",
 }
-"""All reasons that a program can give for a missing value: none of its text leaves the sandbox."""
+"""All reasons that a program can give for a missing value.
+
+None of a program's own text leaves the sandbox.
+"""
 
 
 class _Row(Strict):
@@ -63,7 +66,8 @@ def run_program(
     Parameters
     ----------
     program : program, which is treated as hostile even if checked
-    slides : maps; the program gets what its contract reads, without names of slides or patients
+    slides : maps; the program gets the items that its contract reads, without slide or
+        patient names
     parameters : replacements for the contract's parameters
 
     Raises
@@ -115,9 +119,9 @@ _START = "import os, sys; sys.path.insert(0, os.getcwd()); import harness; harne
 def with_values(
     programs: Sequence[Program], slides: Iterable[SlideMaps], box: Sandbox
 ) -> Iterator[SlideMaps]:
-    """Yield the slides with the programs' values, keeping only some in memory at a time.
+    """Yield the slides with the programs' values, keeping only a few in memory at a time.
 
-    If a program's whole run fails, its slides get no value, with the reason.
+    If a program's whole run fails, its slides get no value, only the reason.
     """
     rest = iter(slides)
     while held := list(islice(rest, AT_ONCE)):
@@ -142,10 +146,10 @@ def measure_items(
     box: Sandbox,
     on_outcome: Callable[[Outcome, int, int], None],
 ) -> list[Outcome]:
-    """Run a program on a cohort's slides, and write the values where `write_variables` looks.
+    """Run a program on a cohort's slides, and write the values that `write_variables` reads.
 
-    A slide that already has a matching record is not measured again. Only a few slides are kept
-    in memory at a time.
+    A slide that already has a matching record is not measured again. Only a few slides are
+    kept in memory at a time.
 
     Parameters
     ----------
@@ -254,7 +258,7 @@ def _kinds(held: ShapeMap | None, wanted: set[str]) -> list[str]:
 
 
 def _shapes(prefix: str, shapes: Iterable[Any]) -> dict[str, Any]:
-    """Flatten shapes into points, the ring of each point, the shape of each ring, and a count."""
+    """Flatten shapes into points, each point's ring, each ring's shape, and a count."""
     import shapely
 
     points, ring_of, count = [np.zeros((0, 2))], [np.zeros(0, dtype=np.int64)], 0

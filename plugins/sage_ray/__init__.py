@@ -1,1 +1,1 @@
-"""Ray: running tools on the machines of a Ray cluster."""
+"""Ray: running tools on the machines in a Ray cluster."""

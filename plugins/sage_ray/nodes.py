@@ -13,7 +13,7 @@ REMEDY = "start larger nodes (ray start --num-cpus, --memory, --num-gpus) or req
 
 @dataclass(frozen=True)
 class Node:
-    """A living node; `memory_mb` is the memory that its raylet gives to tasks, in MiB."""
+    """A live node; `memory_mb` is the memory that its raylet gives to tasks, in MiB."""
 
     id: str
     address: str
@@ -22,12 +22,12 @@ class Node:
     gpus: float = 0.0
 
     def holds(self, need: Resources, cpus: float, gpus: float) -> bool:
-        """Return True if the node, when otherwise idle, can run the job."""
+        """Return True if the node could run the job when otherwise idle."""
         return self.cpus >= cpus and self.memory_mb >= need.memory_mb and self.gpus >= gpus
 
 
 def parse_nodes(listed: Iterable[Mapping[str, Any]]) -> list[Node]:
-    """Return the living nodes of `ray.nodes()`."""
+    """Parse the live nodes from the output of `ray.nodes()`."""
     found = []
     for node in listed:
         if node["Alive"]:
@@ -45,10 +45,10 @@ def parse_nodes(listed: Iterable[Mapping[str, Any]]) -> list[Node]:
 
 
 def find_hosts(need: Resources, nodes: Sequence[Node], cpus: float) -> tuple[list[Node], int]:
-    """Find the nodes that can hold a job, and the number of GPUs that it uses there.
+    """Find the nodes that can hold a job, and the number of GPUs that it would use.
 
-    A job that can use a GPU gets one if a node that can hold the job has a GPU; `cpus` is the
-    number of processors for the job.
+    A job that can use a GPU gets a GPU if any node that can hold the job has a GPU; `cpus` is
+    the number of processors for the job.
     """
     if need.gpu != "none":
         with_card = [node for node in nodes if node.holds(need, cpus, 1)]

@@ -1,4 +1,4 @@
-"""Code that runs on the Ray cluster: a job's task, and the board between tasks and dispatcher."""
+"""Code that runs on the Ray cluster: a job's task, and the board that tasks report to."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import Any
 
 BEAT = 0.2
-"""Seconds between a job's heartbeats; more on a board that serves very many jobs."""
+"""Seconds between a job's heartbeats; longer on a board that serves very many jobs."""
 BEATS_PER_SECOND = 2000
 """Heartbeats per second that a board can handle."""
 ANSWER = 10.0
-"""Seconds that a heartbeat waits for the board before it tries again."""
+"""Seconds that a heartbeat waits for the board before retrying."""
 _warm: dict[str, Any] = {}
 """Registry and open handles of this Ray worker process, by recipe."""
 
 
 class Board:
-    """Ray actor that records heartbeats and progress of running jobs, and which of them must stop.
+    """Ray actor that records running jobs' heartbeats and progress, and which jobs must stop.
 
-    Its contents can be resent, since Ray restarts the actor if it or its node dies.
+    Its contents can be resent, since Ray restarts the actor if the actor or its node dies.
     """
 
     def __init__(self) -> None:
-        """Nothing known yet."""
+        """Create an empty board."""
         self.news: dict[str, tuple[str, float, str]] = {}
         self.stopping: set[str] = set()
         self.jobs = 1
@@ -36,7 +36,7 @@ class Board:
         return job in self.stopping, max(BEAT, self.jobs / BEATS_PER_SECOND)
 
     def take(self, stopping: list[str], jobs: int) -> dict[str, tuple[str, float, str]]:
-        """Return all heartbeats since the last call: node, progress, and message of each job.
+        """Return each job's node, progress, and message from heartbeats since the last call.
 
         `stopping` lists the jobs that must stop; `jobs` is the number of running jobs.
         """
@@ -57,7 +57,7 @@ class Pulse:
         self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
 
     def report(self, fraction: float, message: str) -> None:
-        """Keep the tool's progress for the next heartbeat."""
+        """Store the tool's progress for the next heartbeat."""
         self._progress = (fraction, message)
 
     def cancelled(self) -> bool:
@@ -76,12 +76,12 @@ class Pulse:
                 self.stopped, wait = ray.get(answer, timeout=ANSWER)
 
     def __enter__(self) -> Pulse:
-        """Start."""
+        """Start the thread."""
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop; a heartbeat that hangs is left to end on its own."""
+        """Stop the thread; a heartbeat that hangs is left to end on its own."""
         self._over.set()
         self._thread.join(1.0)
 

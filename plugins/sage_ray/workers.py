@@ -1,8 +1,9 @@
 """Workers on a Ray cluster, for work beyond this machine's capacity.
 
-The cluster's machines must see the roots and the cache under the same paths (a shared file system)
-and have the same version of SAGE installed. Nothing here waits for the cluster indefinitely: a
-guard ends every job with an explanation if the dispatcher gets no response for `silence` seconds.
+The cluster's machines must see the roots and the cache under the same paths (a shared
+file system) and have the same version of SAGE installed. Nothing here waits for the
+cluster indefinitely: a guard ends every job with an explanation if the dispatcher gets no
+response for `silence` seconds.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ from sage_ray.nodes import Node, explain_refusal, find_hosts, parse_nodes
 from sage_ray.tasks import Board, run_on_ray
 
 TICK = 0.2
-"""Seconds between checks of running jobs."""
+"""Interval in seconds between checks of running jobs."""
 CENSUS = 2.0
-"""Seconds between checks of the cluster's nodes while something runs or waits."""
+"""Interval in seconds between checks of the cluster's nodes while jobs run or wait."""
 IDLE_CENSUS = 5.0
-"""Seconds between checks of the nodes of an idle cluster."""
+"""Interval in seconds between checks of an idle cluster's nodes."""
 JOINING = 60.0
 """Seconds within which a cluster must accept the connection."""
 TRIES = 3
-"""Connection attempts, since the process that the head starts for a client may die at start."""
+"""Number of connection attempts, since the head's client process may die at start."""
 
 
 @dataclass
 class Flight:
-    """A job that was submitted to Ray; `reference` is None until Ray has it.
+    """A job submitted to Ray; `reference` is None until Ray has accepted it.
 
-    `node` is where it runs, once it has sent a heartbeat, or where it was sent; `since` is when it
-    last had a worker, and `kill_at` is when a cancelled job loses its worker.
+    `node` is where it runs, according to its heartbeat, or else where it was sent; `since` is
+    when it last had a worker, and `kill_at` is when a canceled job loses its worker.
     """
 
     job: Job
@@ -58,14 +59,17 @@ class Flight:
 
 @dataclass
 class Search:
-    """Job whose file was not found, with the message and the nodes without the file, by id."""
+    """A job whose file was not found, with the message and the ids of nodes without the file."""
 
     words: str
     lacking: dict[str, str] = field(default_factory=dict)
 
 
 def call_within(seconds: float, function: Callable[[], Any]) -> Any:
-    """Call `function` in a thread; raises `TimeoutError` if it takes longer than `seconds`."""
+    """Call `function` in a thread.
+
+    Raises `TimeoutError` if it takes longer than `seconds`.
+    """
     ended: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
     def call() -> None:
@@ -109,9 +113,9 @@ def open_cluster(word: str, recipe: Recipe, *, grace: float = 5.0) -> RayWorkers
 
 
 class RayWorkers(Workers):
-    """Jobs as Ray tasks, queued here: Ray gets no more than its nodes can currently hold.
+    """Workers that run jobs as Ray tasks and queue those that the nodes cannot currently hold.
 
-    The total processors and memory of running jobs stay within those of the living nodes. A job
+    The total processors and memory of running jobs stay within those of the live nodes. A job
     that no node can hold is refused; if the nodes that could hold it are lost, it ends after
     `patience` seconds. A job whose node lacks a file is tried on other nodes.
     """
@@ -128,7 +132,7 @@ class RayWorkers(Workers):
         patience: float = 60.0,
         quiet: float = 120.0,
     ) -> None:
-        """Join the cluster at `address`, or start a cluster here if None.
+        """Join the cluster at `address`, or start a local cluster if it is None.
 
         Parameters
         ----------
@@ -214,11 +218,11 @@ class RayWorkers(Workers):
 
     @property
     def size(self) -> int:
-        """Number of processors of the living nodes, which bounds the jobs that run at once."""
+        """Number of processors on the live nodes, which limits the number of concurrent jobs."""
         return max(1, int(sum(node.cpus for node in self.nodes)))
 
     def check(self, job: Job) -> None:
-        """Refuse a job that no node of the cluster can ever run."""
+        """Refuse a job that no node in the cluster can ever run."""
         if self._gone is not None:
             raise self._gone
         if job.device.startswith("cuda:") and job.resources.gpu != "none":
@@ -309,7 +313,7 @@ class RayWorkers(Workers):
                 self._ray.cancel(flight.reference, force=True)
 
     def _round(self, busy: bool) -> None:
-        """Check nodes, queue, board, and running jobs once."""
+        """Check nodes, queue, board, and running jobs in a single pass."""
         now = time.monotonic()
         if now - self._counted > (CENSUS if busy else IDLE_CENSUS):
             self.nodes = parse_nodes(self._ray.nodes())
@@ -331,7 +335,7 @@ class RayWorkers(Workers):
                 self._look_after(flight, time.monotonic())
 
     def _end_the_impossible(self, now: float) -> None:
-        """End jobs that wait, here or in Ray, for lost nodes that do not come back."""
+        """End jobs that are waiting, here or in Ray, for lost nodes that do not come back."""
         with self.lock:
             waiting = [*self.queued, *(f.job for f in self._flights.values() if f.since is None)]
         doomed = {job.id: words for job in waiting if (words := self._refusal(job))}
@@ -357,7 +361,7 @@ class RayWorkers(Workers):
     # --- the board ---
 
     def _new_board(self) -> Any:
-        """Start a board next to the head if possible, so that only the cluster's end stops both."""
+        """Start a board next to the head if possible, so that it stops only with the cluster."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         heads = (
@@ -378,7 +382,7 @@ class RayWorkers(Workers):
             self._replace_board()
 
     def _replace_board(self) -> None:
-        """Open a new board; running jobs keep the old one, so their silence is ignored."""
+        """Open a new board; running jobs keep the old board, so their silence is ignored."""
         with suppress(Exception):
             self._ray.kill(self._board)
         self._board, self._news = self._new_board(), None
@@ -459,7 +463,7 @@ class RayWorkers(Workers):
         finish_job(job, answer)
 
     def _look_elsewhere(self, job: Job, answer: dict[str, Any]) -> None:
-        """Try a job on another node if this node lacks a file, or end it and name all the nodes."""
+        """Try a job on another node if this node lacks a file, or end it and name all nodes."""
         search = self._searches.setdefault(job.id, Search(answer["message"]))
         search.lacking[answer["node"]] = self._name(answer["node"])
         able = find_hosts(job.resources, self.nodes, self._cpus(job))[0]
@@ -483,7 +487,7 @@ class RayWorkers(Workers):
         job.finish(error=MissingError(words))
 
     def _chosen(self) -> list[Flight]:
-        """Take the jobs from the queue that the cluster can run now, in order."""
+        """Take jobs that the cluster can run now from the queue, in order."""
         with self.lock:
             return list(self._choose())
 

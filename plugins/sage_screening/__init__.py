@@ -1,1 +1,1 @@
-"""Screens of all genes and features of a cohort, recorded in the ledger."""
+"""Screens of all genes and features in a cohort, recorded in the ledger."""

@@ -30,8 +30,9 @@ def screen(
 ) -> None:
     """Rank all genes and continuous features by their Cox association with an endpoint.
 
-    A screen finds candidates; it supports no claim. It is noted in the ledger: a claim on what was
-    screened is exploratory in these patients from then on. Test a candidate in others.
+    A screen finds candidates; it supports no claim. It is recorded in the ledger, and from
+    then on any claim about the screened features in these patients is exploratory. Test a
+    candidate in other patients.
 
     Example: sage screen --cohort cohorts/tcga-blca --endpoint OS --covariate clinical:age
     """

@@ -1,4 +1,4 @@
-"""Screening of every gene and continuous feature of a cohort against a survival endpoint."""
+"""Screening of all genes and continuous features in a cohort against a survival endpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Q_LEVEL = 0.05
 class CohortScreen:
     """A screen's result in the context of its cohort.
 
-    `losses` counts the excluded patients with the endpoint, by their missing variable.
+    `losses` counts patients with the endpoint who were excluded, by missing variable.
     """
 
     cohort: str
@@ -113,18 +113,18 @@ def screen_cohort(
 ) -> CohortScreen:
     """Screen all genes and continuous variables; hazard ratios are per standard deviation.
 
-    Genes are excluded if fewer than the share `detected` of patients are above the matrix's lowest
-    value, since a handful of patients would determine their whole effect.
+    A gene is excluded if the fraction of patients above the matrix's lowest value is less
+    than `detected`, since a handful of patients would determine its whole effect.
 
-    With a `ledger`, the screen is recorded there before anything is estimated, and from then on a
-    claim about these features in these patients is exploratory.
+    With a `ledger`, the screen is recorded there before anything is estimated, and from then
+    on a claim about these features in these patients is exploratory.
 
-    Patients need the endpoint and every covariate. With `out`, `screen.csv` and `volcano.svg` are
-    written there.
+    Patients need the endpoint and every covariate. With `out`, `screen.csv` and `volcano.svg`
+    are written there.
 
     Parameters
     ----------
-    detected : minimum share of patients, see above
+    detected : minimum fraction of patients, see above
 
     Raises
     ------
@@ -199,7 +199,7 @@ def _require_survival(cohort: Cohort, endpoint: str) -> None:
 
 
 def _table(cohort: Cohort, endpoint: str, covariates: tuple[str, ...]) -> pd.DataFrame:
-    """Build a table of the endpoint and covariates, then every other number of the cohort."""
+    """Build a table with the endpoint and covariates, then all other numeric variables."""
     others = [
         variable.key
         for variable in cohort.dictionary().variables
@@ -209,7 +209,7 @@ def _table(cohort: Cohort, endpoint: str, covariates: tuple[str, ...]) -> pd.Dat
 
 
 class _Features(NamedTuple):
-    """Collect the screen's data: (patients, features), patients kept, and detected features."""
+    """Collector of the screen's data: (patients, features), kept patients, detected features."""
 
     names: list[str]
     values: NDArray[np.float64]
@@ -258,7 +258,7 @@ def _register(
     features: NDArray[np.float64],
     picked: NDArray[np.bool_],
 ) -> None:
-    """Record a screen in the ledger with its features' ranks among the patients of the ledger."""
+    """Record a screen in the ledger with its features' ranks among the ledger's patients."""
     patients = ledger.patients(cohort)
     places = {name: at for at, name in enumerate(index)}
     rows = [places[cohort.pseudonyms[patients.ids[at]]] for at in patients.pilots]
@@ -276,7 +276,7 @@ def _parts(features: NDArray[np.float64], events: NDArray[np.bool_]) -> NDArray[
 
 
 def _adjusters(table: Any, covariates: tuple[str, ...]) -> Any:
-    """Encode covariates as numbers; text becomes indicators against its largest level."""
+    """Encode covariates as numbers; text becomes indicators relative to its largest level."""
     columns: dict[str, Any] = {}
     for key in covariates:
         column = table[key]

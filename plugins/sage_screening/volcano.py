@@ -1,4 +1,4 @@
-"""Volcano plot of a screen: effect against evidence, with the strongest features labeled."""
+"""Volcano plot for a screen, of effect against evidence, with the strongest features labeled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from validation.screening.rank import ScreenResult
 from validation.statistics.base import FloatArray
 
 LETTER = 0.0107
-"""Width of a letter in a name, as a share of the axis's width."""
+"""Width of a letter in a name, as a fraction of the axis width."""
 
 
 def volcano(
@@ -28,7 +28,7 @@ def volcano(
     """Draw hazard ratios against p-values and write the figure.
 
     Features with q below `alpha` are colored by direction (and differ in shape); the `labels`
-    strongest and those in `highlight` are labeled.
+    strongest features and those in `highlight` are labeled.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def volcano(
 
 
 def _label(name: str) -> str:
-    """Return a feature's name without its table, if there is room."""
+    """Return a feature's name, without its table if space is short."""
     plain = name.rpartition(":")[2]
     return plain if len(plain) <= 24 else plain[:23] + "…"
 
@@ -96,7 +96,7 @@ def _label(name: str) -> str:
 def _name(  # type: ignore[no-untyped-def]
     axes, hr: FloatArray, y: FloatArray, wanted: list[int], names: list[str], bold: set[str]
 ) -> None:
-    """Label points in a column on each side, joined by thin lines, without overlaps."""
+    """Label points in columns on both sides, joined by thin lines, without overlaps."""
     gap = 0.036 * float(axes.get_ylim()[1])
     for side in (-1, 1):
         points = sorted((i for i in wanted if (hr[i] > 1) == (side > 0)), key=lambda i: -y[i])

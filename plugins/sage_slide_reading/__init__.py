@@ -1,1 +1,1 @@
-"""Slide reading: agents that read slides, recorded sessions, where readers look."""
+"""Slide reading: agents that read slides, recorded sessions, and models of where readers look."""

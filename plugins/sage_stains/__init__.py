@@ -1,3 +1,3 @@
-"""Stains: separation of dyes, normalization of colors, immunohistochemistry."""
+"""Stains: dye separation, color normalization, and immunohistochemistry."""
 
 TOOL_MODULES = ("ihc", "separation")

@@ -17,8 +17,11 @@ DAB = (0.27, 0.57, 0.78)
 
 REFERENCE_HE: F64 = np.array([[0.5626, 0.7201, 0.4062], [0.2159, 0.8012, 0.5581]])
 REFERENCE_MAX: F64 = np.array([1.9705, 1.0308])
-"""Target stain vectors and 99th-percentile concentrations (natural-log density) of Macenko's
-normalization, from the reference image of Macenko et al. 2009 (ISBI)."""
+"""Target stain vectors and maximum concentrations for Macenko normalization.
+
+The maxima are 99th-percentile concentrations in natural-log density, from the reference
+image of Macenko et al. 2009 (ISBI).
+"""
 
 Stain = Literal["he", "hdab"]
 
@@ -33,7 +36,7 @@ class Stains:
 
 
 def natural_density(image: AnyArray, background: float = 240.0) -> F32:
-    """Compute -ln((I + 1) / I0), the density of Macenko's paper, slightly negative on glass."""
+    """Compute -ln((I + 1) / I0), the density in Macenko's paper, slightly negative on glass."""
     table = -np.log((np.arange(256, dtype=np.float64) + 1.0) / background)
     return np.asarray(table.astype(np.float32)[image], dtype=np.float32)
 
@@ -45,7 +48,7 @@ def unit(vectors: AnyArray) -> F64:
 
 
 def fixed_matrix(stain: Stain) -> F64:
-    """Return (3, 3) unit vectors of hematoxylin, the second dye, and the residual."""
+    """Return (3, 3) unit vectors for hematoxylin, the second dye, and the residual."""
     second = EOSIN if stain == "he" else DAB
     pair = unit(np.array([HEMATOXYLIN, second]))
     rest = np.cross(pair[0], pair[1])
@@ -63,10 +66,10 @@ def concentrations(density: AnyArray, vectors: AnyArray) -> F32:
 def macenko(density: AnyArray, *, beta: float = 0.15, alpha: float = 1.0) -> Stains:
     """Estimate the stain vectors of an H&E image (Macenko et al. 2009).
 
-    Pixels with a density below `beta` (root mean square of the channels, so that pixels of
-    eosin alone stay) are glass; the rest is projected on the plane of its two
-    largest eigenvectors, and the vectors at the `alpha` and 100 - `alpha` percentile of the angle
-    are the dyes; hematoxylin absorbs more red.
+    Pixels with a density below `beta` are glass. The density is the root mean square of the
+    channels, so that pixels with only eosin are kept. The remaining pixels are projected on
+    the plane of their two largest eigenvectors, and the vectors at the `alpha` and 100 -
+    `alpha` percentiles of the angle are the dyes; hematoxylin absorbs more red.
 
     Parameters
     ----------
@@ -101,7 +104,7 @@ def macenko(density: AnyArray, *, beta: float = 0.15, alpha: float = 1.0) -> Sta
 
 
 def normalize_macenko(image: U8, stains: Stains, background: float = 240.0) -> U8:
-    """Normalize the image to the staining of the reference `REFERENCE_HE`."""
+    """Normalize an image to the staining of the reference `REFERENCE_HE`."""
     density = natural_density(image, background)
     amounts = concentrations(density, stains.vectors)
     amounts *= (REFERENCE_MAX / np.maximum(stains.maxima, 1e-3)).astype(np.float32)

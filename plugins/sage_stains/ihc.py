@@ -1,4 +1,4 @@
-"""Immunohistochemistry (hematoxylin and DAB): positive nuclei, H-score, positive area."""
+"""Immunohistochemistry (hematoxylin and DAB): positive nuclei, H-score, and positive area."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class IhcInput(SlideInput):
-    """Region, and the density thresholds of positive staining."""
+    """Region to measure, and density thresholds for positive staining."""
 
     regions: InputPath | None = Field(
         default=None, description="GeoJSON with regions of interest; default: all tissue"
@@ -81,7 +81,7 @@ class IhcResult(SlideResult):
     title="Immunohistochemistry: positive cells",
 )
 def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
-    """Measure a slide's positivity."""
+    """Measure DAB positivity on a slide."""
     import numpy as np
 
     from mcp_servers.formats.images import write_png
@@ -170,7 +170,8 @@ def _nuclei(
 ) -> tuple[int, int, int]:
     """Add all nuclei to a table, with x and y in level-0 pixels.
 
-    Return the tissue pixels, the positive ones, and the positive ones outside nuclei.
+    Returns the number of tissue pixels, of positive pixels, and of positive pixels outside
+    nuclei.
     """
     from mcp_servers.pathology.walk import walk
     from sage_stains.positivity import measure

@@ -1,4 +1,4 @@
-"""Positivity of H-DAB immunohistochemistry: shares of brown nuclei and brown area."""
+"""Positivity in H-DAB immunohistochemistry: fractions of brown nuclei and brown area."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mcp_servers.slides.arrays import F32, U8, BoolArray
 from sage_stains.dyes import concentrations, fixed_matrix
 
 WEAK, MODERATE, STRONG = 0.20, 0.40, 0.60
-"""Mean DAB density from which a nucleus counts as 1+, 2+, and 3+."""
+"""Minimum mean DAB density for a nucleus to count as 1+, 2+, and 3+."""
 
 
 @dataclass(frozen=True, slots=True)
 class Positivity:
-    """Nuclei of an image with their mean DAB density, and the image's DAB map."""
+    """An image's nuclei with their mean DAB density, and the image's DAB map."""
 
     nuclei: Nuclei
     dab: F32
@@ -45,8 +45,8 @@ def measure(
 ) -> Positivity:
     """Segment nuclei of either color, and measure the mean DAB density of each.
 
-    Nuclei are detected in the density of red, which both dyes absorb, with a low cap so that brown
-    nuclei do not hide the pale blue ones.
+    Nuclei are detected by their red density, since both dyes absorb red, with a low cap so
+    that brown nuclei do not hide the pale blue nuclei.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ MAX_PIXELS = 36_000_000
 
 
 class FieldInput(SlideInput):
-    """A rectangle; the whole slide if no size is given."""
+    """A rectangle, or the whole slide if no size is given."""
 
     x: int = Field(default=0, description="Left edge, in level-0 pixels")
     y: int = Field(default=0, description="Top edge, in level-0 pixels")
@@ -33,7 +33,7 @@ class FieldInput(SlideInput):
 
 
 def read_field(slide: Slide, given: FieldInput) -> U8:
-    """Read the rectangle as RGB; raises `InputError` if it is too large."""
+    """Read a rectangle as RGB; raises `InputError` if it is too large."""
     base = slide.need_mpp()
     view = slide.view(max(given.at_mpp, base))
     width = given.width_um or (slide.width - given.x) * base
@@ -49,7 +49,7 @@ def read_field(slide: Slide, given: FieldInput) -> U8:
 
 
 class SeparateInput(FieldInput):
-    """Choice of dyes."""
+    """Field to separate and choice of dyes."""
 
     stain: Literal["he", "hdab"] = "he"
     vectors: Literal["fixed", "macenko"] = Field(
@@ -59,7 +59,7 @@ class SeparateInput(FieldInput):
 
 
 class SeparateResult(SlideResult):
-    """Density images of each dye and the stain vectors used (red, green, blue)."""
+    """A density image for each dye, and the stain vectors used (red, green, blue)."""
 
     hematoxylin: OutputName
     second: OutputName = Field(description="Density of eosin or DAB")
@@ -92,7 +92,7 @@ STAIN_VALIDITY = Validity(
     title="Separate the stains",
 )
 def stain_separate(given: SeparateInput, context: ToolContext) -> SeparateResult:
-    """Separate the dyes of a region."""
+    """Separate the dyes in a region."""
     import numpy as np
 
     from mcp_servers.formats.images import write_png
@@ -131,13 +131,13 @@ def stain_separate(given: SeparateInput, context: ToolContext) -> SeparateResult
 
 
 class NormalizeInput(FieldInput):
-    """Color normalization method."""
+    """Field to normalize and the color normalization method."""
 
     how: Literal["macenko", "reinhard"] = "macenko"
 
 
 class NormalizeResult(SlideResult):
-    """The region in the colors of the reference."""
+    """The region in the reference colors."""
 
     image: OutputName
     width_px: int
@@ -173,10 +173,10 @@ def stain_normalize(given: NormalizeInput, context: ToolContext) -> NormalizeRes
 
 
 class Normalizer:
-    """Color normalizer of tiles, fitted once per slide."""
+    """Color normalizer for tiles, fitted once per slide."""
 
     def __init__(self, slide: Slide, how: Literal["macenko", "reinhard"]) -> None:
-        """Fit on patches spread over the slide's tissue.
+        """Fit the normalizer on patches spread over the slide's tissue.
 
         Raises `InputError` if there is too little stained tissue.
         """
@@ -205,7 +205,7 @@ class Normalizer:
             self.mean, self.sd = lab.mean(axis=0), lab.std(axis=0)
 
     def __call__(self, image: U8) -> U8:
-        """Return the image in reference colors."""
+        """Return an image in reference colors."""
         from sage_stains import dyes
 
         if self.how == "macenko":

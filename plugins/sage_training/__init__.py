@@ -1,1 +1,1 @@
-"""Training: networks of nuclei and tissue patches on your own labels; scores and cards."""
+"""Training networks for nuclei and tissue patches on your own labels, with scores and cards."""

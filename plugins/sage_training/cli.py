@@ -1,4 +1,4 @@
-"""`sage training`: train bundled networks or the user's own on labeled tiles."""
+"""`sage training`: train bundled networks or your own on labeled tiles."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def train(
         typer.Option(help="Folder for checkpoints, from which interrupted training resumes."),
     ] = None,
 ) -> None:
-    """Train a network on labeled tiles, and score it on held-out ones.
+    """Train a network on labeled tiles, and score it on held-out tiles.
 
-    Label images are 8 or 16 bits: 0 outside nuclei, a different number for each nucleus. Similar
-    tiles are held out together.
+    Label images have 8 or 16 bits: 0 outside nuclei, and a different number for each nucleus.
+    Similar tiles are held out together.
 
     Example: sage training train nuclei --tiles tiles --out own.safetensors --steps 2
     """
@@ -92,7 +92,7 @@ def score(
     """Score a network on labeled tiles, per organ, next to Otsu + watershed.
 
     F1 at an overlap of half, Dice, AJI and PQ are means over tiles. Without a pixel size, the
-    median nucleus of each tile is assumed to be 40 µm². Organs are read from TCGA barcodes.
+    median nucleus in each tile is assumed to be 40 µm². Organs are read from TCGA barcodes.
 
     Example: sage training score nuclei tiles --mpp 0.5
     """

@@ -1,4 +1,4 @@
-"""The board's two agents: for MTBBench's multiple choice, and for passages of a patient's files."""
+"""The board's two agents, for MTBBench's multiple choice and for passages in patient files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sage_tumor_board.board import Board
 from sage_tumor_board.case import parse_letter
 
 REPLIES = 3
-"""Unusable replies after which a question counts as wrong (E.4)."""
+"""Number of unusable replies after which a question counts as wrong (E.4)."""
 ROLE = Role.HIGH
 BOUNDS = Bounds(turns=24)
 MOST_PASSAGES = 40
@@ -55,14 +55,14 @@ class PassagesInput(View):
 
 
 class Passage(Strict):
-    """Exact quote from a file."""
+    """An exact quote from a file."""
 
     file: str = Field(max_length=200)
     quote: str = Field(max_length=600)
 
 
 class Passages(View):
-    """Passages relevant to a question. There is no field for the model's own words."""
+    """Passages relevant to a question, with no field for the model's own words."""
 
     passages: tuple[Passage, ...] = Field(default=(), max_length=MOST_PASSAGES)
 
@@ -123,9 +123,9 @@ def ask_board(
 
 
 def find_passages(board: Board, reasoner: Reasoner, as_of: str) -> Reply[Passages]:
-    """Ask a model for the passages that are relevant to the board's question.
+    """Ask a model for passages relevant to the board's question.
 
-    Every passage occurs word for word, apart from spaces, in a file that the model opened.
+    Every passage occurs verbatim, apart from spaces, in a file that the model opened.
     """
     agent = replace(
         PASSAGES, tools=board.tools(), check=lambda _, output: check_passages(board, output)

@@ -1,4 +1,4 @@
-"""Environment of MTBBench (2.3): files are listed, opened for one question, and closed again."""
+"""MTBBench environment (2.3), in which files are listed, opened per question, then closed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from sage.core.printable import one_line
 from sage_tumor_board.case import Case, CaseFile
 
 LONGEST_FILE = 60_000
-"""Maximum number of characters of a file per request; surgery reports have at most 20,000."""
+"""Maximum number of characters returned per file request.
+
+Surgery reports have at most 20,000.
+"""
 NOT_FOUND = "not found; request only files that are listed"
 BINS = ("very low", "low", "medium", "high", "very high")
 
@@ -27,7 +30,7 @@ def confidence_bin(probability: float) -> str:
 
 
 class Paper(View):
-    """An abstract that a literature search returned."""
+    """An abstract returned by a literature search."""
 
     title: str
     abstract: str
@@ -61,32 +64,32 @@ def list_missing(desk: Desk) -> dict[str, str]:
 
 
 class Files(View):
-    """Arguments of `request_files`."""
+    """Arguments for `request_files`."""
 
     names: tuple[str, ...] = Field(min_length=1, max_length=64)
 
 
 class Options(View):
-    """Arguments of `he_zero_shot`."""
+    """Arguments for `he_zero_shot`."""
 
     name: str
     options: tuple[str, ...] = Field(min_length=2, max_length=20)
 
 
 class Query(View):
-    """Arguments of `pubmed`."""
+    """Arguments for `pubmed`."""
 
     query: str = Field(min_length=3, max_length=400)
 
 
 class Named(View):
-    """Arguments of `ihc_percent_positive` (a file) and `drug_description` (a drug)."""
+    """Arguments for `ihc_percent_positive` (a file) and `drug_description` (a drug)."""
 
     name: str = Field(min_length=2, max_length=200)
 
 
 class Opened(View):
-    """A requested file: its text, or why there is none."""
+    """A requested file: its text, or the reason why it is unavailable."""
 
     name: str
     text: str | None = None
@@ -94,7 +97,7 @@ class Opened(View):
 
 
 class Stained(View):
-    """Percent of positive cells, 0 to 100, and its source."""
+    """Percentage of positive cells, 0 to 100, and its source."""
 
     percent_positive: float | None = None
     by: str
@@ -103,7 +106,7 @@ class Stained(View):
 class Board:
     """A question about a patient, without anything that becomes known later.
 
-    Files opened for another question are closed; they may be requested again.
+    Files opened for another question are closed, but may be requested again.
     """
 
     def __init__(self, case: Case, number: int, desk: Desk | None = None) -> None:
@@ -121,7 +124,7 @@ class Board:
 
     @property
     def contexts(self) -> tuple[str, ...]:
-        """Paragraphs of context, stage by stage, up to now."""
+        """Paragraphs of context up to now, stage by stage."""
         return tuple(stage.context for stage in self.case.stages)
 
     @property
@@ -130,7 +133,7 @@ class Board:
         return tuple(dict.fromkeys(name for stage in self.case.stages for name in stage.listed))
 
     def request_files(self, given: Files) -> list[Opened]:
-        """Open files. A name that is not listed is not found, even if it exists later."""
+        """Open files; an unlisted name is reported as not found, even if it exists later."""
         return [self._open(name.strip()) for name in dict.fromkeys(given.names)]
 
     def _find(self, name: str) -> CaseFile | None:
@@ -154,7 +157,7 @@ class Board:
         return Opened(name=name, text=file.text[:LONGEST_FILE], note=cut)
 
     def he_zero_shot(self, given: Options) -> dict[str, str]:
-        """Return the option that an H&E image resembles most, with a bin of confidence."""
+        """Return the option that an H&E image resembles most, with a binned confidence."""
         self.calls += 1
         file = self._find_image(given.name)
         if self.desk.he is None:
@@ -168,7 +171,7 @@ class Board:
         return found
 
     def ihc_percent_positive(self, given: Named) -> Stained:
-        """Return the percent of positive cells, measured or from a recorded reading."""
+        """Return the percentage of positive cells, either measured or from a recorded reading."""
         self.calls += 1
         file = self._find_image(given.name)
         percent, source = file.percent_positive, "a recorded reading"
@@ -203,7 +206,7 @@ class Board:
         return found
 
     def drug_description(self, given: Named) -> dict[str, str]:
-        """Return a drug's description."""
+        """Return a drug's description; raises `InputError` if the name is unknown."""
         self.calls += 1
         if self.desk.drug is None:
             raise InputError("no drug descriptions are available; provide a CSV with --drugs")
@@ -213,7 +216,7 @@ class Board:
         return {"drug": one_line(given.name), "description": found}
 
     def tools(self) -> tuple[Tool[Any], ...]:
-        """List the tools whose inputs exist at this question."""
+        """List the tools whose inputs exist for this question."""
         images = [file for file in self.case.files if file.is_image]
         he = any("HE_" in file.name and file.path for file in images)
         stained = any(

@@ -1,4 +1,4 @@
-"""A patient's case as questions along a growing timeline, with what is known at each."""
+"""A patient's case as questions along a timeline, with the information known at each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _END_AGE = re.compile(r'((?:STOP|START)_AGE"?:\s*)(\d+(?:\.\d+)?)')
 
 
 class CaseFile(Strict):
-    """A file of the patient: its text or an image's path, or why neither is available.
+    """A patient's file: its text or an image path, or the reason why neither is available.
 
     `percent_positive` is a recorded reading of an immunohistochemistry image.
     """
@@ -54,7 +54,7 @@ class BoardQuestion(Strict):
 
 
 class Case(Strict):
-    """A patient, without an answer key."""
+    """A patient's case, without an answer key."""
 
     id: str
     stages: tuple[Stage, ...]
@@ -64,7 +64,7 @@ class Case(Strict):
     def known_at(self, number: int) -> Case:
         """Return the case as it is known when question `number` is asked.
 
-        Later stages, files, timeline rows, questions and ends of treatments are removed.
+        Later stages, files, timeline rows, questions and treatment ends are removed.
 
         Raises
         ------
@@ -90,7 +90,7 @@ class Case(Strict):
 def cut_at_age(text: str, age: float) -> str:
     """Remove timeline rows after `age` (years), and mask the ends of treatments after it.
 
-    An age covers half of its last digit: 61.2 in a question means up to 61.25. A
+    An age has a tolerance of half its last digit: 61.2 in a question means up to 61.25. A
     treatment that ends after the question would reveal that the patient lived that long.
     """
     last = age + 0.5 * 10.0 ** -len(f"{age}".partition(".")[2])
@@ -107,7 +107,7 @@ def cut_at_age(text: str, age: float) -> str:
 
 
 def parse_letter(answer: str, options: dict[str, str]) -> str | None:
-    """Parse the chosen letter: a letter, a letter with its option, or an option's words.
+    """Parse the chosen letter, given as a letter, a letter with its option, or an option's text.
 
     If a question's options are lost, any letter from A to F is accepted.
     """
@@ -126,6 +126,6 @@ def parse_letter(answer: str, options: dict[str, str]) -> str | None:
 
 
 def parse_age(text: str) -> float | None:
-    """Parse the age in years that a question states."""
+    """Parse the age in years from a question."""
     found = re.search(r"\bpatient is (\d+(?:\.\d+)?) years old", text)
     return float(found[1]) if found else None

@@ -70,11 +70,11 @@ def ask(
     ] = Path("board"),
     as_json: AsJson = False,
 ) -> None:
-    """Quote passages of a patient's files relevant to a question. Requires a language model.
+    """Quote passages in a patient's files relevant to a question. Requires a language model.
 
-    Each passage is copied word for word from its file; nothing is added, and no advice is given.
-    Files dated after --as-of are not read. The texts of requested files are sent to the model's
-    endpoint.
+    Each passage is copied verbatim from its file; nothing is added, and no advice is given.
+    Files dated after --as-of are not read. The texts of requested files are sent to the
+    model's endpoint.
 
     Example: sage board ask patient/ --question "Was the margin free?" --as-of 2024-06-01
     """

@@ -1,8 +1,8 @@
-"""Truncation of text, tables, and JSON at a day, removing content that is dated later.
+"""Truncation of text, tables, and JSON at a day, removing content with a later date.
 
-Days are read as 2024-06-01, 01.06.2024, 01.06.24, 1/6/2024 and 1 June 2024. An ambiguous day counts
-as the later reading, and a month (June 2024, 06/2024, 2024-06) as its first day; a year without a
-month is ignored.
+Days are read as 2024-06-01, 01.06.2024, 01.06.24, 1/6/2024 and 1 June 2024. An ambiguous
+day counts as the later reading, and a month (June 2024, 06/2024, 2024-06) as its first
+day; a year without a month is ignored.
 """
 
 from __future__ import annotations
@@ -36,18 +36,21 @@ _HEADING = re.compile(rf"\W{{0,8}}(?:dat(?:e|um)\W{{0,3}})?(?:{_APART})", re.IGN
 _AFTER_HEADING = re.compile(r"\s*(?:[]:;,|)\t–-]|\Z)")
 _SENTENCE = re.compile(r"[.!?;]\s+(?=[A-ZÄÖÜ0-9\"“(\[])|\n[ \t]*\n")
 _WRAPPED = 50
-"""Minimum length of a line without a sentence end that continues on the next line."""
+"""Minimum length of a line without a sentence end for it to continue on the next line."""
 _NEXT_CENTURY = 30
-"""Two-digit years above this are in the 1900s: 01.06.31 is a day in 1931."""
+"""Largest two-digit year in the 2000s; larger years are in the 1900s.
+
+For example, 01.06.31 is a day in 1931.
+"""
 
 
 def find_days(text: str) -> list[date]:
-    """Return every day that a text names."""
+    """Return all days mentioned in a text."""
     return [day for found in _ANYWHERE.finditer(text) if (day := _parse_day(found)) is not None]
 
 
 def _parse_day(found: re.Match[str]) -> date | None:
-    """Return the day of a match, the later day if it is ambiguous."""
+    """Return the day of a match, or the later day if it is ambiguous."""
     part = found.groupdict()
     if by := part["by"] or part["sby"]:
         year = part["v"] or part["sv"]
@@ -99,10 +102,10 @@ def cut_at_day(text: str, name: str, as_of: date, *, within: bool = True) -> tup
 
 
 def _cut_entries(text: str, as_of: date, *, within: bool) -> tuple[str, int]:
-    """Cut each entry at its first later day, from the sentence that contains it.
+    """Cut each entry at its first later day, starting with the sentence that contains it.
 
-    An entry starts at a line that begins with a day. An entry that names a later day was written
-    after it, and so was the rest of that entry.
+    An entry starts at a line that begins with a day. An entry that mentions a later day was
+    written after it, and so was the rest of that entry.
     """
     starts, at, before = [0], 0, ""
     for line in text.split("\n"):
@@ -136,7 +139,11 @@ def _wraps(line: str) -> bool:
 
 
 def _is_later(text: str, as_of: date, *, dated: bool, within: bool) -> bool:
-    """Return True if a value names a later day: at its start, or anywhere if dated or `within`."""
+    """Return True if a value mentions a later day.
+
+    The day must be at the start of the value, or may be anywhere if `dated` or `within` is
+    set.
+    """
     if dated:
         days = find_days(text)
     elif within:
@@ -180,7 +187,7 @@ def _cut_rows(text: str, suffix: str, as_of: date, *, within: bool) -> tuple[str
 
 
 class _Cut:
-    """Replaces objects dated later by one of their own fields, and counts them."""
+    """Replaces objects whose own fields give a later date, and counts them."""
 
     def __init__(self, as_of: date, within: bool) -> None:
         self.as_of, self.within, self.count = as_of, within, 0

@@ -1,4 +1,4 @@
-"""Construction of the board's tools from SAGE's own."""
+"""Construction of the board's tools from SAGE's own tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reading of a patient's folder as a case: only what is known by a day, and only in the folder."""
+"""Loading a patient's folder as a case, limited to what is known by a day.
+
+Only files in the folder are read.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ DEFAULT_QUESTION = "What do the files state about the disease, its treatment and
 
 
 class Patient(Strict):
-    """A case with one question, and what was excluded: later files and rows, unread files."""
+    """A case with one question, and the excluded content: later files and rows, unread files."""
 
     case: Case
     later: tuple[str, ...]
@@ -33,10 +36,10 @@ class Patient(Strict):
 
 
 def read_patient(folder: Path, question: str, as_of: date, age: float | None = None) -> Patient:
-    """Read a patient's files to the extent that they are known by a day.
+    """Read a patient's files, limited to information known by a day.
 
-    Files are dated by a day in their path, contents as described in `cut_at_day`, and timeline rows
-    (`AGE: 61.2, …`) by `age`. Undated content counts as known.
+    Files are dated by a day in their path, contents as described in `cut_at_day`, and
+    timeline rows (`AGE: 61.2, …`) by `age`. Undated content counts as known.
 
     Parameters
     ----------
@@ -46,7 +49,8 @@ def read_patient(folder: Path, question: str, as_of: date, age: float | None = N
     Raises
     ------
     InputError
-        If the folder is missing, contains nothing to read or too much, or links to outside files.
+        If the folder is missing, contains nothing to read or too much, or links to outside
+        files.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: folder not found; give the folder with one patient's files")

@@ -1,1 +1,1 @@
-"""Command groups of the command line, one module each, imported only when they are called."""
+"""Command groups for the command line, each in a module that is imported only when called."""

@@ -25,8 +25,8 @@ app.add_typer(sandbox.app, name="sandbox")
 def pause(name: str = RunName) -> None:
     """Pause a run before its next step; `sage resume` continues it.
 
-    The current step finishes first. The request is a file in the run's folder, so it also reaches
-    a run that was started elsewhere on this machine.
+    The current step finishes first. The request is a file in the run's folder, so it also
+    reaches a run that was started elsewhere on this machine.
 
     Example: sage admin pause last
     """
@@ -47,7 +47,7 @@ def replay(
     out: Annotated[Path | None, typer.Option(help="Folder for the rebuilt report.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild a run's report from its folder, without model, network or cohort.
+    """Rebuild a run's report from its folder, without a model, network or cohort.
 
     The agents' recorded turns are also replayed and must lead to the recorded outputs.
 
@@ -89,7 +89,7 @@ def replay(
 
 @app.command()
 def config(as_json: AsJson = False) -> None:
-    """Print the current settings and the file they come from. Secrets are hidden.
+    """Print the current settings and their source file. Secrets are hidden.
 
     Settings come from sage.toml, then SAGE_… variables, then the command line.
 
@@ -119,7 +119,7 @@ def config(as_json: AsJson = False) -> None:
 
 
 def _flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each setting under its dotted name, omitting nested fields that have no value."""
+    """Yield each setting under its dotted name, omitting nested fields without a value."""
     for name, value in values.items():
         if isinstance(value, dict) and value:
             yield from _flatten(value, f"{prefix}{name}.")

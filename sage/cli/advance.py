@@ -1,4 +1,4 @@
-"""Advance a run until it ends or needs a person's decision, showing its steps."""
+"""Advancing a run until it ends or needs a person's decision, showing its steps."""
 
 from __future__ import annotations
 

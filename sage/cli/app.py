@@ -38,7 +38,7 @@ class LazyGroups(TyperGroup):
     """A command group that imports its subgroups on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """List the eager commands, then the lazy groups, then the commands of installed plugins."""
+        """List the eager commands, then the lazy groups, then commands from installed plugins."""
         return [*super().list_commands(ctx), *GROUPS, *find_plugins("sage.commands")]
 
     def get_command(self, ctx: Any, name: str) -> Any:
@@ -60,7 +60,7 @@ class LazyGroups(TyperGroup):
         return typer.main.get_command(loaded)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the groups with their summaries to the help text, without importing them."""
+        """Write the groups and their summaries to the help text, without importing them."""
         ctx.meta["listing"] = True
         super().format_help(ctx, formatter)
 

@@ -40,7 +40,7 @@ def corrections_of(
     population: list[str] | None,
     drop: list[str] | None,
 ) -> Corrections:
-    """Collect the corrections given on the command line."""
+    """Collect corrections to a question's interpretation from the command-line options."""
     from agents.question.types import PartRole
     from sage.run.spec import Corrections
 
@@ -61,8 +61,9 @@ def corrections_of(
 def ask_to_agree(*, yes: bool, quiet: bool) -> Callable[[Question], None]:
     """Make a function that shows a question's contract and asks the user to agree to it.
 
-    The function asks only on a terminal. Elsewhere, it refuses a question if it and the cohort
-    name different diseases, unless `yes` is set. A part that would be lost is refused everywhere.
+    The function asks only on a terminal. Elsewhere, it refuses a question that names a
+    different disease than the cohort, unless `yes` is set. A question that would lose a part
+    is always refused.
     """
     from sage.cli.console import err, print_line
     from sage.run.questions import describe_question, refuse
@@ -113,10 +114,10 @@ def ask(
 ) -> None:
     """Show the interpretation of a question: its parts, unknown parts, and missing parts.
 
-    Nothing is run. Exit code 2 if the question cannot be answered as asked. The output of --json
-    can be edited and given to `sage run --spec FILE`.
+    Nothing is run. The exit code is 2 if the question cannot be answered as asked. The output
+    of --json can be edited and given to `sage run --spec FILE`.
 
-    Example: sage ask "Which stromal genes relate to lymph-node positivity?"
+    Example: sage ask "Which stromal genes relate to lymph-node positivity?" --json
     """
     from sage.cli.console import counting, print_json, print_line
     from sage.run.questions import describe_question, make_contract, question_input, refuse

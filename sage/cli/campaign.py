@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sage.settings import Settings
 
 SHARE = 0.5
-"""Default share of the patients that is held back for confirmation."""
+"""Default fraction of patients held back for confirmation."""
 
 
 def campaign(
@@ -65,12 +65,12 @@ def campaign(
     out: Path | None = typer.Option(None, help="Folder for the campaign; default: runs/ID."),
     as_json: AsJson = False,
 ) -> None:
-    """Test a question in rounds; each round learns from the findings of earlier ones.
+    """Test a question in rounds; each round learns from the findings of earlier rounds.
 
     Claims are explored in one part of the patients and confirmed in the other, or in a second
-    cohort. At most 5% of campaigns make a false claim, regardless of how many claims each tests.
-    `sage resume` continues an interrupted campaign; NOTEBOOK.html reports every claim and its
-    result.
+    cohort. At most 5% of campaigns make a false claim, regardless of how many claims each
+    tests. `sage resume` continues an interrupted campaign; NOTEBOOK.html reports every claim
+    and its result.
 
     Example: sage campaign "Link tertiary lymphoid structures and genes in bladder cancer"
     --cohort demo --rounds 2 --auto-approve

@@ -43,7 +43,7 @@ def list_cohorts(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the available cohorts: built-in, simulated, and found in folders.
+    """List available cohorts: built-in, simulated, and found in folders.
 
     Example: sage cohort list --in cohorts
     """
@@ -67,8 +67,9 @@ def list_cohorts(
 def check(name: CohortArgument, cohort_root: CohortRoot = None, as_json: AsJson = False) -> None:
     """Check a cohort for problems that could mislead an analysis.
 
-    Exit code 2 if there is an error, 0 if there are only warnings and notes. --json prints a list
-    of findings, errors first: severity (error, warning, info), code, where, message, remedy.
+    The exit code is 2 if there is an error, and 0 if there are only warnings and notes.
+    --json prints a list of findings, errors first: severity (error, warning, info), code,
+    where, message, remedy.
 
     Example: sage cohort check cohorts/tcga-blca
     """
@@ -183,7 +184,7 @@ def simulate(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Write a simulated bladder cohort with known truth, for trials and calibration.
+    """Write a simulated bladder cohort with known ground truth, for trials and calibration.
 
     Example: sage cohort simulate worlds/first --seed 1
     """

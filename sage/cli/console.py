@@ -1,4 +1,4 @@
-"""Output of the command line: progress on stderr and results on stdout."""
+"""Command-line output: progress on stderr and results on stdout."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FOREIGN = re.compile(rf"(\\*)(\[(?!(?:{STYLES})\])[a-z#/@][^\[]*?\])")
 
 
 def _make_inert(text: str) -> str:
-    """Escape whatever rich would parse within quotations, and all but SAGE's own styles outside."""
+    """Escape text that rich would parse in quotations, and all but SAGE's own styles outside."""
     return "".join(
         escape(part) if at % 2 else _FOREIGN.sub(r"\1\1\\\2", part)
         for at, part in enumerate(_QUOTED.split(text))
@@ -38,9 +38,9 @@ def _make_inert(text: str) -> str:
 class Terminal(Console):
     """A console that applies only SAGE's own styles and ignores control sequences and links.
 
-    Labels, titles and records from outside are printed within SAGE's own text. Brackets that do not
-    contain one of the styles above are printed literally, and text with unbalanced brackets is
-    printed without interpreting any markup.
+    Labels, titles and records from outside are printed within SAGE's own text. Brackets that
+    do not contain any of the styles above are printed literally, and text with unbalanced
+    brackets is printed without interpreting any markup.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -137,7 +137,7 @@ def counting(title: str, *, quiet: bool = False) -> Iterator[Callable[[str, int,
 
 @contextmanager
 def working(title: str) -> Iterator[Any]:
-    """Show the progress reported through `sage.core.progress` on a single line."""
+    """Show progress reported through `sage.core.progress` on a single line."""
     status = err.status(title)
     heard = listen(lambda what, done, total: status.update(describe_progress(what, done, total)))
     with status, heard:
@@ -146,7 +146,7 @@ def working(title: str) -> Iterator[Any]:
 
 @contextmanager
 def parts() -> Iterator[Callable[[str], None]]:
-    """Show the current part of a long command, and the time it took once it ends."""
+    """Show the current part of a long command, and each part's duration once it ends."""
     last, since = "", time.monotonic()
     with err.status("starting") as status:
 
@@ -176,7 +176,7 @@ def nodes(*, quiet: bool = False) -> Iterator[Callable[[str, str, dict[str, Any]
 
 
 def show_event(console: Console, status: Status, event: Mapping[str, Any]) -> None:
-    """Show an event of a run's log: in the status what is being done, else as a line of its own."""
+    """Show an event from a run's log, in the status if it is ongoing, or else on its own line."""
     label = describe_step(event)
     message = event.get("message", "")
     match event.get("event"):

@@ -1,4 +1,4 @@
-"""`sage doctor`: check libraries, model, sandbox, GPU and data, and show what is missing."""
+"""`sage doctor`: check libraries, model, sandbox, GPU and data, and show missing parts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Check:
 
 
 def diagnose(settings: Settings, *, probe: bool = False) -> list[Check]:
-    """Run all checks and return their results, the most important first."""
+    """Run all checks and return their results, most important first."""
     return [
         Check("Python", "ok", platform.python_version()),
         _packages(),
@@ -73,7 +73,7 @@ def _libraries() -> list[Check]:
 
 
 def _packages() -> Check:
-    """Check that no other distribution has taken the import name of one of SAGE's packages."""
+    """Check that no other distribution has taken the import name of a SAGE package."""
     from importlib.metadata import packages_distributions
 
     own = Path(__file__).resolve().parents[2]
@@ -143,11 +143,11 @@ def _reasoner(settings: Settings, *, probe: bool) -> Check:
 
 
 CONTEXTS = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")
-"""Fields in which servers (vLLM, OpenRouter, LM Studio, Groq, llama.cpp) state a context."""
+"""Fields in which servers (vLLM, OpenRouter, LM Studio, Groq, llama.cpp) report a context."""
 
 
 def read_contexts(listing: bytes) -> dict[str, int]:
-    """Read the models' contexts from a server's list of models, where it states them."""
+    """Read each model's context length from a server's model list, where it is stated."""
     try:
         models = json.loads(listing)["data"]
         stated = {model["id"]: model | (model.get("meta") or {}) for model in models}
@@ -247,7 +247,7 @@ def print_checks(checks: list[Check], *, as_json: bool) -> None:
     Raises
     ------
     typer.Exit
-        With code 1 if something is broken.
+        With code 1 if anything is broken.
     """
     from sage.cli.console import out, print_json
 

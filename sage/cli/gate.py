@@ -1,4 +1,4 @@
-"""`sage validate gate`: select measurements that are worth testing, without reading outcomes."""
+"""`sage validate gate`: select measurements worth testing, without reading outcomes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Candidates:
     """Measurements to be judged.
 
-    `coded` adds to the slide maps whatever else the measurements need; `note` applies to all of the
-    measurements.
+    `coded` adds to the slide maps any other values that the measurements need; `note` applies
+    to all of the measurements.
     """
 
     measurements: list[Measurement]
@@ -74,9 +74,10 @@ def gate(
 ) -> None:
     """Judge measurements by stability, redundancy, gaps and confounding, without any outcome.
 
-    Detections are moved and dropped, and half of the tissue is removed; intraclass correlations
-    measure the agreement. Only one of several redundant measurements is kept. Writes gate.json,
-    gate.txt and passed.txt, the formulas that passed for `sage slides measure --define`.
+    Detections are moved and dropped, and half of the tissue is removed; intraclass
+    correlations measure the agreement. Only a single measurement is kept from each redundant
+    set. Writes gate.json, gate.txt and passed.txt, which contains the formulas that passed,
+    for use with `sage slides measure --define`.
 
     Example: sage validate gate my-cohort --maps maps --suite standard --out gate
     """
@@ -96,7 +97,7 @@ def judge_cohort(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Judge the measurements that `choose` returns for a cohort's maps, and report the result."""
+    """Judge the measurements that `choose` returns for a cohort's maps, and report the results."""
     from mcp_servers.measures.gate import GateLimits, write_gate
     from mcp_servers.measures.gate import gate as judge
     from mcp_servers.measures.maps import MapsOnDisk

@@ -1,4 +1,4 @@
-"""`sage kg`: build a graph from literature, and look names up in the ontology."""
+"""`sage kg`: build a graph from literature, and look up names in the ontology."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def define_terms(
 ) -> None:
     """Look up names in the ontology, and show how two or more of them are related.
 
-    Exit code 1 if a name is unknown.
+    The exit code is 1 if a name is unknown.
 
     Example: sage kg term "complete response" "pathological complete response"
 
-    Example: sage kg term "NAC before cystectomy"
+    Example: sage kg term "NAC before cystectomy" --json
     """
     from kg.lexicon.asked import describe_names
     from sage.cli.console import print_json

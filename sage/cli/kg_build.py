@@ -125,9 +125,9 @@ def build_from_recipe(
     yes: bool,
     quiet: bool,
 ) -> BuildReport:
-    """Build a graph from the sources of a recipe, and store the recipe with the graph.
+    """Build a graph from the sources in a recipe, and store the recipe with the graph.
 
-    `max_cost` limits the cost of the chat extractor in USD; `yes` skips the confirmation before
+    `max_cost` limits the chat extractor's cost in USD; `yes` skips the confirmation before
     paid calls.
 
     Raises
@@ -178,7 +178,7 @@ def build_from_recipe(
 
 
 def resolve_source(folder: Path, path: str) -> Path:
-    """Resolve a path in a recipe lexically, since the folder of a new graph does not exist yet."""
+    """Resolve a recipe's path lexically, since a new graph's folder does not exist yet."""
     return Path(os.path.normpath(folder.absolute() / path))
 
 

@@ -1,4 +1,4 @@
-"""`sage kg` commands that work on a finished graph: paths, show, communities, export."""
+"""`sage kg` commands for a finished graph: paths, show, communities, export."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def list_paths(
     ] = "mechanism",
     as_json: AsJson = False,
 ) -> None:
-    """Find paths between two concepts, or for a question, the strongest mechanism first.
+    """Find paths between two concepts, or for a question, with the strongest mechanism first.
 
-    Each path also shows how little its two ends were studied together.
+    Each path also shows how little its two ends have been studied together.
 
     Example: sage kg paths FABP5 "overall survival" --graph graph/
 
@@ -108,7 +108,7 @@ def list_paths(
 
 
 def _print_axes(path: ScoredPath) -> None:
-    """Print a path's strength as a mechanism, and how much its two ends were studied together."""
+    """Print a path's strength as a mechanism, and how much its ends were studied together."""
     from sage.cli.console import out
 
     if path.mechanism is None or path.papers is None:
@@ -134,9 +134,9 @@ def show(
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of relations to print.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show a concept: its relations, the papers for and against them, and the names merged into it.
+    """Show a concept: its relations, the papers for and against them, and its merged names.
 
-    Without a name: nodes and edges by type, components, hubs and years of the graph.
+    Without a name, shows the graph's nodes and edges by type, components, hubs and years.
 
     Example: sage kg show --graph graph/
 
@@ -239,10 +239,10 @@ def summarize_communities(
     max_cost: MaxCost = None,
     as_json: AsJson = False,
 ) -> None:
-    """Summarize the communities of a graph (Leiden), each sentence with the statements it cites.
+    """Summarize a graph's communities (Leiden), each sentence with the statements it cites.
 
-    A model's sentences are checked against the statements that they cite; sentences with other
-    names or claims are removed and counted.
+    A model's sentences are checked against the statements that they cite; sentences with
+    other names or claims are removed and counted.
 
     Example: sage kg communities --graph graph/ --limit 3
     """
@@ -320,7 +320,7 @@ def export(
 ) -> None:
     """Write the graph for other programs, or as a page that opens offline.
 
-    Formats: GraphML, node-link JSON, CX2 (Cytoscape), HTML.
+    The formats are GraphML, node-link JSON, CX2 (Cytoscape) and HTML.
 
     Example: sage kg export --graph graph/ --format html --out graph.html
 

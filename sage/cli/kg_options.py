@@ -43,7 +43,7 @@ def load_lexicons(paths: Sequence[Path] | None) -> list[Lexicon]:
 
 
 def load_graph(path: Path, as_of: int | None = None) -> Graph:
-    """Load a graph from its folder or file, restricted to what was known in the year `as_of`."""
+    """Load a graph from its folder or file, restricted to knowledge from up to the year `as_of`."""
     from rich.markup import escape
 
     from kg.corpus.places import graph_folder

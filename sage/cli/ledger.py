@@ -1,4 +1,4 @@
-"""`sage validate ledger`: which claims were registered and tested, and on which patients."""
+"""`sage validate ledger`: claims that were registered and tested, and on which patients."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def show(
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows, latest first.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show all registrations, tests and screens, for all patients or those of a cohort.
+    """Show all registrations, tests and screens, for all patients or for those in a cohort.
 
-    With --cohort, patients are found by their records, whatever their file, name or identifiers,
-    and each claim is shown with its p-value adjusted over all claims on them.
+    With --cohort, patients are matched by their records, regardless of file, name or
+    identifiers, and each claim is shown with its p-value adjusted over all claims on them.
 
     Example: sage validate ledger show --cohort cohorts/tcga-blca
     """
@@ -133,9 +133,9 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every row's hash chain, and that folders' ledgers agree with the store.
+    """Check every row's hash chain, and that ledgers in folders agree with the store.
 
-    Exit code 1 if something was edited, removed or replaced.
+    The exit code is 1 if anything was edited, removed or replaced.
 
     Example: sage validate ledger verify sage-validation
     """
@@ -183,10 +183,10 @@ SAYS = {
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="File to create.")],
 ) -> None:
-    """Write the whole ledger to a file: a backup, or for `sage validate ledger merge` elsewhere.
+    """Write the whole ledger to a file, as a backup or for `sage validate ledger merge` elsewhere.
 
-    It contains hashes and ranks of patients' records but no identifiers; those who have the records
-    can recognize them.
+    It contains hashes and ranks of patients' records but no identifiers; anyone with the
+    records can recognize them.
 
     Example: sage validate ledger export ledger-2026.jsonl
     """
@@ -211,7 +211,7 @@ def merge(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Merge the rows of another ledger: a colleague's, a backup, another machine's.
+    """Merge rows from another ledger, such as a colleague's, a backup, or another machine's.
 
     A source with a broken chain is rejected as a whole. Known rows are not added twice.
 

@@ -86,7 +86,7 @@ def serve(
         ),
     ] = False,
 ) -> None:
-    """Serve a suite of tools until the client hangs up (stdio) or Ctrl-C (HTTP).
+    """Serve a suite of tools until the client disconnects (stdio) or Ctrl-C (HTTP).
 
     Example:
 
@@ -168,7 +168,10 @@ def serve(
 
 
 MOUNTED = Path("/run")
-"""Where container engines mount secrets; only the container sees them, whatever their file mode."""
+"""Folders where container engines mount secrets.
+
+Only the container can see the files there, whatever their mode.
+"""
 
 
 def read_token(token: str | None, file: Path | None, *, none: bool) -> tuple[str | None, bool]:

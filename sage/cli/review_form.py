@@ -1,4 +1,4 @@
-"""Review at the terminal: show each hypothesis, then approve, edit, reject or replace it."""
+"""Terminal review: show each hypothesis, then approve, edit, reject or replace it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def choose(question: str, choices: tuple[str, ...]) -> str:
 
 
 def decide(services: Services, draft: Draft) -> Decision:
-    """Show a draft and ask what to do with it."""
+    """Show a draft and ask for the user's decision about it."""
     from sage.cli.console import print_line
 
     print_line(describe_carried(services.folder, draft.hypothesis))

@@ -64,7 +64,8 @@ def run(
 ) -> None:
     """Turn a research question into tested hypotheses and a report.
 
-    More options of a run are settings: the table `run` of sage.toml, or `SAGE_RUN__…`.
+    More run options are available as settings, in the `run` table of sage.toml or as
+    `SAGE_RUN__…`.
 
     Example: sage run "Link tertiary lymphoid structures and genes in bladder cancer"
     --cohort demo --auto-approve
@@ -101,7 +102,7 @@ def run(
 
 
 def _queue(services: Services, *, as_json: bool, answer: dict[str, Any] | None = None) -> None:
-    """Queue a run for a worker, with a person's decision if the run was waiting for one."""
+    """Queue a run for a worker, with a person's decision if the run was waiting for it."""
     from sage.cli.console import out
     from sage.core.hooks import require_hooks
 
@@ -122,7 +123,7 @@ def _print_status(services: Services, status: str, **more: Any) -> None:
 def _print_estimate(
     settings: Settings, hypotheses: int, budget_usd: float | None, *, as_json: bool
 ) -> None:
-    """Print what a run would request from the models, without calling them or creating a folder."""
+    """Print a run's expected model usage, without calling models or creating a folder."""
     from sage.cli.console import out, print_json
     from sage.run.estimate import describe_misfits, estimate
 
@@ -190,9 +191,9 @@ def resume(
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Continue a run or a campaign after an interruption, a kill, a fault or an escalation.
+    """Continue a run or campaign after an interruption, a kill, a fault or an escalation.
 
-    Finished steps do not run again and no model reply is paid for twice.
+    Finished steps do not run again, and no model reply is paid for twice.
 
     Example: sage resume last
     """
@@ -373,7 +374,7 @@ SHOWN_CANDIDATES = 5
 
 
 def tell_candidates(services: Services) -> None:
-    """Print how the candidates were ranked, with the scores of the top few and the selected."""
+    """Print the ranking of the candidates, with the scores of the top few and the selected."""
     from sage.cli.console import out
     from sage.report.candidates import rankings
 
@@ -398,7 +399,7 @@ def tell_candidates(services: Services) -> None:
 
 
 def tell_answer(found: dict[str, Any]) -> None:
-    """Print the answer to a hypothesis: verdict, sentence, what speaks against it most."""
+    """Print the answer to a hypothesis: verdict, sentence, and strongest counterevidence."""
     from sage.cli.console import print_line
 
     answer = found["answer"]

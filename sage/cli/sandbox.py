@@ -74,7 +74,7 @@ def build(
 
 
 def packages() -> tuple[str, ...]:
-    """Return the names of SAGE's packages in the image: those for analysis and the tools."""
+    """Return the names of SAGE's packages in the image: the analysis packages and the tools."""
     from sandbox.runtime import OFFERED
 
     return (*OFFERED, "mcp_servers")
@@ -82,7 +82,7 @@ def packages() -> tuple[str, ...]:
 
 @app.command()
 def check(image: Image = None, runtime: Runtime = None, as_json: AsJson = False) -> None:
-    """Check which sandboxes work here, and how to enable the others.
+    """Check which sandboxes work on this machine, and how to enable the others.
 
     Example: sage admin sandbox check
     """
@@ -125,7 +125,7 @@ def run(
     ] = 256,
     as_json: AsJson = False,
 ) -> None:
-    """Run a program like code written by a model; it writes to /output.
+    """Run a program as if a model had written it; it can write to /output.
 
     Example: sage admin sandbox run analysis.py --input cohort=cohorts/tcga-blca --out results
     """

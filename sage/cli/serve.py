@@ -1,4 +1,4 @@
-"""`sage serve`: serve the web pages for asking questions, following runs and reviewing."""
+"""`sage serve`: serve web pages for asking questions, following runs and reviewing."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def serve(
 ) -> None:
     """Serve the pages until Ctrl-C: ask a question, watch a run, review, read reports.
 
-    Open the address that is printed: it contains the token, without which every request is
-    refused. Runs are processes of their own and continue when the server ends.
+    Open the printed address: it contains the token, without which every request is refused.
+    Runs are separate processes and continue when the server ends.
 
     Example: sage serve --port 8766 --root cohorts
     """

@@ -9,7 +9,7 @@ from sage.cli.run import tell_answer
 
 
 def list_all(limit: int, *, as_json: bool) -> None:
-    """List the runs, newest first."""
+    """List runs, newest first."""
     from sage.cli.console import out, print_json, print_line
     from sage.core.errors import InputError
     from sage.run.folder import describe_status, list_runs
@@ -52,9 +52,9 @@ def show(
     ),
     as_json: AsJson = False,
 ) -> None:
-    """List the runs, or show one: status, time and cost per step, hypotheses, verdicts, files.
+    """List the runs, or show a run: status, time and cost per step, hypotheses, verdicts, files.
 
-    The cost is what was paid, failed steps and incomplete replies included.
+    The cost is the amount paid, including failed steps and incomplete replies.
 
     Example:
 

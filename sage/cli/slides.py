@@ -18,7 +18,7 @@ app.command()(measure)
 
 
 def store_maps(maps: SlideMaps, out: Path, *, replace: bool) -> dict[str, Any]:
-    """Merge the maps into those of the same slide below `out`, and return a summary."""
+    """Merge maps into those of the same slide below `out`, and return a summary."""
     from mcp_servers.measures.edit import merge_maps
     from mcp_servers.measures.maps import MANIFEST, name_folder, read_maps, write_maps
 
@@ -72,7 +72,7 @@ def show_maps(
     folder: Annotated[Path, typer.Argument(help="Folder with maps of one or more slides.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show the contents of maps: tissue, cells by type, objects, regions.
+    """Show the contents of maps: tissue, cells by type, objects, and regions.
 
     Example: sage slides maps maps
     """

@@ -51,7 +51,7 @@ def list_tools(
     tools: ToolFolders = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the tools with their requirements.
+    """List tools with their requirements.
 
     Example: sage tools list --suite pathology
     """
@@ -133,7 +133,7 @@ def run(
     tools: ToolFolders = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a tool on one slide, or on a folder of slides with a table at the end.
+    """Run a tool on one slide, or on a folder of slides with a table of the results.
 
     After an interruption, repeat the same command: finished slides are not recomputed.
 

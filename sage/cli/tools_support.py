@@ -46,7 +46,7 @@ def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
 
 
 def ask_pixel_size(slide: Path | None) -> dict[str, Any]:
-    """Ask for a pixel size that the file lacks or contradicts; off a terminal nothing is asked."""
+    """Ask for a pixel size that the file lacks or contradicts, if running on a terminal."""
     from mcp_servers.slides.metadata import PixelSizeError
     from mcp_servers.slides.slide import Slide
     from sage.core.errors import InputError
@@ -67,7 +67,7 @@ def ask_pixel_size(slide: Path | None) -> dict[str, Any]:
 
 
 def split_setting(word: str) -> tuple[str, str]:
-    """Split a `KEY=VALUE` word; raise `InputError` for anything else."""
+    """Split a `KEY=VALUE` word; raises `InputError` for anything else."""
     from sage.core.errors import InputError
 
     key, sign, value = word.partition("=")
@@ -135,7 +135,7 @@ def _environment(owner: str) -> dict[str, str]:
 
 
 def tool_folders(named: list[Path] | None) -> tuple[str, ...]:
-    """List the folders of the user's own tools: from the command line, then from the settings."""
+    """List folders with the user's own tools, from the command line, then from the settings."""
     from sage.settings import load
 
     folders = [str(path.resolve()) for path in named or ()]
@@ -198,7 +198,7 @@ def stage_bars(*, quiet: bool) -> Iterator[Callable[[str, Outcome, int, int], No
 
 
 def print_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
-    """Print the result of running a tool once."""
+    """Print the result of a single tool run."""
     from sage.cli.console import print_json
 
     if as_json:
@@ -215,7 +215,7 @@ def print_run(made: ToolRun, roots: Any, *, as_json: bool) -> None:
 
 
 def print_left_out(left: dict[str, int]) -> None:
-    """Report the images of a folder that cannot be slides."""
+    """Report images in a folder that cannot be slides."""
     from sage.cli.console import err
 
     if left:
@@ -224,7 +224,7 @@ def print_left_out(left: dict[str, int]) -> None:
 
 
 def print_cohort_run(report: CohortReport, left: dict[str, int], *, as_json: bool) -> None:
-    """Print the result of running a tool over a cohort's slides, and the images left out."""
+    """Print the results of running a tool over a cohort's slides, and the omitted images."""
     from sage.cli.console import print_json, print_line
 
     failures = report.failures

@@ -58,7 +58,7 @@ Files = Annotated[
 Alpha = Annotated[float, typer.Option(min=0.0001, max=0.2, help="Two-sided significance level.")]
 Save = Annotated[Path | None, typer.Option("--out", help="Write the frozen contract to this file.")]
 DRAFTED = {"seed": "--seed", "alpha": "--alpha", "split": "--split", "impute": "--impute"}
-"""Options whose values a frozen contract has already fixed."""
+"""Options whose values are already fixed by a frozen contract."""
 
 
 @app.command()
@@ -84,13 +84,13 @@ def run(
     ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Freeze a contract for each hypothesis, run its tests and controls, and judge.
+    """Freeze a contract for each hypothesis, run its tests and controls, and judge it.
 
-    A file that cannot be tested fails alone: its error is printed, the others are tested, and the
-    exit code is 2. A file may be a frozen contract (`sage validate contract`, `sage validate
-    amend`), which runs exactly as it was frozen, on the same data, or not at all. Error rates are
-    controlled over all claims ever made on the same patients (`sage validate ledger show
-    --cohort`), in any folder; repeating a contract counts as the same attempt.
+    If a file cannot be tested, its error is printed, the other files are still tested, and
+    the exit code is 2. A file may be a frozen contract (`sage validate contract`, `sage
+    validate amend`), which runs exactly as it was frozen, on the same data, or not at all.
+    Error rates are controlled over all claims ever made on the same patients (`sage validate
+    ledger show --cohort`), in any folder; repeating a contract counts as the same attempt.
 
     Example: sage validate run docs/hypotheses/table8_cxcl13.json --cohort cohorts/tcga-blca
     """
@@ -146,7 +146,7 @@ def run(
 
 @contextmanager
 def _collect_error(path: Path, refused: list[str]) -> Iterator[None]:
-    """Append the message of an `InputError`, with its file's name, instead of raising it."""
+    """Collect the message of an `InputError`, with its file's name, instead of raising it."""
     try:
         yield
     except InputError as error:
@@ -154,7 +154,7 @@ def _collect_error(path: Path, refused: list[str]) -> Iterator[None]:
 
 
 def _refuse_fixed(context: typer.Context, path: Path, claim: Claim) -> None:
-    """Refuse options whose values a frozen contract has already fixed."""
+    """Refuse options whose values are already fixed by a frozen contract."""
     from validation.contracts.contract import FrozenContract
 
     sources = {name: context.get_parameter_source(name) for name in DRAFTED}
@@ -195,9 +195,9 @@ def contract(
 ) -> None:
     """Draft and freeze a contract without running it, so that it can be read before any outcome.
 
-    With the same options, it equals the contract that `sage validate run` carries out. Written with
-    --out, it can be run unchanged, registered elsewhere, or amended; without --out, it is only
-    printed.
+    With the same options, it equals the contract that `sage validate run` carries out.
+    Written with --out, it can be run unchanged, registered elsewhere, or amended; without
+    --out, it is only printed.
 
     Example: sage validate contract docs/hypotheses/e5_fabp5_tls.json --cohort cohorts/tcga-blca
     --out e5.json
@@ -238,10 +238,10 @@ def amend(
 ) -> None:
     """Freeze the next version of a contract, with its parent, the reason and every change.
 
-    Nothing in a frozen contract is edited. A version written after results of the earlier version
-    were seen cannot be supported in the same patients; both count in the ledger. The seed and the
-    fields of hypothesis, rules, missing, split, controls and specification can be set (`sage
-    validate schema contract`).
+    A frozen contract is never edited. A version written after results of the earlier version
+    were seen cannot be supported in the same patients; both count in the ledger. The seed and
+    the fields of hypothesis, rules, missing, split, controls and specification can be set
+    (`sage validate schema contract`).
 
     Example: sage validate amend e5.json --cohort cohorts/tcga-blca
     --reason "stage is recorded late" --set hypothesis.covariates='["clinical:age"]'
@@ -347,7 +347,7 @@ def schema(
         str, typer.Argument(help="Schema: contract, hypothesis, results or cohort.")
     ] = ("contract"),
 ) -> None:
-    """Print a JSON schema.
+    """Print the JSON schema for a file format.
 
     Example: sage validate schema contract
     """

@@ -17,7 +17,7 @@ MARKS = {"for": "+", "against": "-", "limits": "~", "prevents": "!"}
 
 
 def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
-    """Print the verdict on a contract with its reasons, limitations and main numbers."""
+    """Print a contract's verdict with its reasons, limitations and main numbers."""
     from sage.cli.console import out, print_line
     from validation.analysis.analysis import APPLIED
     from validation.results.results import p_is
@@ -75,7 +75,7 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
 
 
 def _describe_proposed(frozen: FrozenContract) -> list[str]:
-    """Describe the covariates of a hypothesis that names none (or an empty list), if any."""
+    """Describe the proposed covariates, if the hypothesis names none (or an empty list)."""
     plan = frozen.contract
     if plan.hypothesis.covariates or plan.hypothesis.causes or not plan.covariates:
         return []
@@ -88,7 +88,7 @@ def _describe_proposed(frozen: FrozenContract) -> list[str]:
 
 
 def _without_result(found: Results) -> dict[str, list[str]]:
-    """Group the tests that gave no result by status and reason."""
+    """Group tests without a result by status and reason."""
     reason: dict[str, list[str]] = {}
     for test in found.tests:
         if test.status != "ok":
@@ -118,7 +118,7 @@ def _describe_shape(found: Results, test: str) -> str:
 
 
 def contract_lines(frozen: FrozenContract) -> list[str]:
-    """Render a contract as lines in protocol order, including details that reports leave out."""
+    """Render a contract as lines in protocol order, including details that reports omit."""
     from sage.run.contracts import statements
     from validation.contracts.timing import known_text
 

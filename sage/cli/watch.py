@@ -14,7 +14,7 @@ from sage.core.errors import InputError
 from sage.core.files import read_new_lines
 
 POLL = 0.2
-"""Seconds between two reads of a run's event log."""
+"""Seconds between reads of a run's event log."""
 NEXT = {
     "finished": "sage show {run} --open",
     "waiting for review": "sage review {run}",
@@ -23,7 +23,7 @@ NEXT = {
     "stopped": "sage resume {run}",
     "interrupted": "sage resume {run}",
 }
-"""The command to run next, by the state of the run."""
+"""Command to run next, by the state of the run."""
 
 
 def watch(name: str, *, as_json: bool = False) -> None:
@@ -31,7 +31,7 @@ def watch(name: str, *, as_json: bool = False) -> None:
 
     Parameters
     ----------
-    name : a run's id, its beginning, its path, or "last"
+    name : a run's id, a prefix of its id, its path, or "last"
     as_json : print the lines of the event log as they arrive, instead of readable text
     """
     from sage.cli.console import err, out, print_line, show_event

@@ -1,1 +1,1 @@
-"""The base layer: every package may import it, and it imports none of SAGE's other packages."""
+"""Base layer, which every package may import and which imports no other SAGE package."""

@@ -1,4 +1,4 @@
-"""The clock that supplies timestamps for files and measures waiting times and ages."""
+"""Clock that supplies timestamps for files and measures waiting times and ages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from email.utils import parsedate_to_datetime
 
 
 class Clock:
-    """The machine's clock, which tests replace with `using`."""
+    """The machine's clock, which tests can replace with `using`."""
 
     def now(self) -> datetime:
         """Return the current time in UTC."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return the time in seconds of a clock that never runs backward."""
+        """Return the time in seconds from a clock that never runs backward."""
         return time.monotonic()
 
 
@@ -47,7 +47,7 @@ def seconds() -> float:
 
 
 def monotonic() -> float:
-    """Return the time in seconds of a clock that never runs backward."""
+    """Return the time in seconds from a clock that never runs backward."""
     return _clock.monotonic()
 
 
@@ -57,7 +57,7 @@ def stamp() -> str:
 
 
 def parse_retry_after(value: str) -> float | None:
-    """Parse `Retry-After`, in either of its forms, as seconds (RFC 9110, 10.2.3)."""
+    """Parse either form of `Retry-After` as seconds (RFC 9110, 10.2.3)."""
     if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
         return float(value)
     try:

@@ -10,8 +10,8 @@ from sage.core.errors import FaultError
 def data_root() -> Path:
     """Return the folder that contains `corpus`, `ontology`, `signatures` and other bundled data.
 
-    The wheel's own `sage/_data` takes precedence, because a folder called `data` next to installed
-    packages may belong to any distribution. A checkout has no `sage/_data`.
+    The wheel's own `sage/_data` takes precedence, because a folder called `data` next to
+    installed packages may belong to any distribution. A checkout has no `sage/_data`.
 
     Raises
     ------
@@ -26,7 +26,7 @@ def data_root() -> Path:
 
 
 def data_folder(name: str) -> Path:
-    """Return the folder `name` of the shipped data.
+    """Return the folder `name` in the bundled data.
 
     Raises
     ------

@@ -1,9 +1,10 @@
-"""The list of addresses that SAGE may contact; every other connection of the process is refused.
+"""Allowlist of addresses that SAGE may contact; the process refuses every other connection.
 
-`confine` closes the process of a command: telemetry of dependencies is switched off whatever the
-environment says, and a connection is made only to a host that a client of SAGE's own has named with
-`permit`: a service below, its mirror, or the model's endpoint. Variables of other programs that
-redirect traffic or hold keys (`FOREIGN`) are used only with `allow_foreign_env = true`.
+`confine` restricts a command's process: telemetry in dependencies is switched off
+regardless of the environment, and connections are allowed only to hosts that one of
+SAGE's own clients has named with `permit`, which are the services below, their mirrors,
+and the model's endpoint. Variables for other programs that redirect traffic or hold keys
+(`FOREIGN`) are used only with `allow_foreign_env = true`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SERVICES: Mapping[str, str] = {
     "reference_code": "https://huggingface.co",
     "semantic_scholar": "https://api.semanticscholar.org/graph/v1",
 }
-"""Public services; the setting `services` may name a mirror of each."""
+"""Public services; the `services` setting may name a mirror for each."""
 OFF: Mapping[str, str] = {
     "LANGSMITH_TRACING": "false", "LANGSMITH_TRACING_V2": "false",
     "LANGCHAIN_TRACING": "false", "LANGCHAIN_TRACING_V2": "false",
@@ -43,13 +44,13 @@ OFF: Mapping[str, str] = {
     "OTEL_SDK_DISABLED": "true", "WANDB_MODE": "disabled", "GRADIO_ANALYTICS_ENABLED": "False",
     "ANONYMIZED_TELEMETRY": "False", "POSTHOG_DISABLED": "1", "SCARF_NO_ANALYTICS": "true",
 }  # fmt: skip
-"""Switches of dependencies' telemetry, set before any of them is imported."""
+"""Environment variables that disable dependencies' telemetry, set before any import of them."""
 FOREIGN = (
     "OPENAI_", "AZURE_OPENAI_", "LANGSMITH_", "LANGCHAIN_", "MLFLOW_", "SENTRY_", "HF_ENDPOINT",
     "OTEL_EXPORTER", "WANDB_BASE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "DOCKER_HOST",
     "DOCKER_CONTEXT", "PIP_INDEX", "PIP_EXTRA_INDEX",
 )  # fmt: skip
-"""Beginnings of the names of variables that other programs use to redirect traffic."""
+"""Name prefixes of environment variables by which other programs redirect traffic."""
 
 
 def _check_address(value: str) -> str:
@@ -74,7 +75,7 @@ _removed: dict[str, str] = {}
 
 
 def allow_foreign(allow: bool) -> None:
-    """Apply the setting `allow_foreign_env` to this process."""
+    """Apply the `allow_foreign_env` setting to this process."""
     global _allowed
     _allowed = allow
     if allow:
@@ -85,23 +86,23 @@ def allow_foreign(allow: bool) -> None:
 
 
 def foreign(name: str) -> str | None:
-    """Return another program's variable, or None unless these are allowed."""
+    """Return another program's environment variable, or None unless these are allowed."""
     return os.environ.get(name) or None if _allowed else None
 
 
 def trust_environment() -> bool:
-    """Check whether proxies of the environment may be used."""
+    """Check whether proxies from the environment may be used."""
     return _allowed
 
 
 def permit(url: str) -> None:
-    """Permit connections to the host of an address that the user or `SERVICES` named."""
+    """Permit connections to the host of an address named by the user or in `SERVICES`."""
     if _hosts is not None and (host := urlsplit(url).hostname):
         _hosts.add(host)
 
 
 def confine() -> None:
-    """Switch telemetry off, and refuse connections to all hosts that are not permitted."""
+    """Disable telemetry, and refuse connections to all hosts that are not permitted."""
     global _hosts
     for name, value in list(os.environ.items()):
         if name.upper().startswith(FOREIGN) and not value.startswith("unix://"):

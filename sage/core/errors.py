@@ -1,4 +1,4 @@
-"""The errors that users see as one line and an exit code, whichever package raises them."""
+"""Errors that users see as one line and an exit code, whichever package raises them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 class SageError(Exception):
-    """An error that the command line reports by its message, exiting with `exit_code`."""
+    """An error whose message the command line reports before it exits with `exit_code`."""
 
     exit_code: ClassVar[int] = 1
 
     def __str__(self) -> str:
-        """Return the message on one line, whatever text from outside it repeats."""
+        """Return the message on one line, even if it repeats text from outside."""
         return one_line(super().__str__())
 
 
@@ -39,7 +39,7 @@ class Cancelled(Exception):  # noqa: N818 - not an error
 
 
 def explain_validation(error: ValidationError, *, limit: int = 1) -> str:
-    """Describe the first invalid fields as `field.path: problem`, without showing their values."""
+    """Describe the first invalid fields as `field.path: problem`, without showing values."""
     rows = error.errors(include_url=False, include_input=False)[:limit]
     return "; ".join(_explain_row(row["loc"], row["msg"]) for row in rows)
 

@@ -11,7 +11,7 @@ from sage.core.errors import InputError
 
 
 class Extra(NamedTuple):
-    """A feature provided by an extra, and the modules whose presence shows it is installed."""
+    """A feature provided by an extra, and the modules that must be present for it."""
 
     adds: str
     modules: tuple[str, ...]
@@ -52,7 +52,7 @@ EXTRAS = {
     "ray": Extra("workers on several machines", ("ray",)),
     "spatialdata": Extra("slide objects as SpatialData stores", ("spatialdata",)),
 }
-"""Extras by their name in pyproject.toml; each module belongs to a package of that extra."""
+"""Extras by their name in pyproject.toml; each module belongs to a package in that extra."""
 
 WITHIN = {
     "Bio": "literature",
@@ -62,9 +62,9 @@ WITHIN = {
     "tokenizers": "literature",
     "transformers": "literature",
 }
-"""Modules that are installed as dependencies of an extra's packages."""
+"""Modules installed as dependencies of an extra's packages."""
 TOOLS = {"uv-receipt.toml": "uv tool", "pipx_metadata.json": "pipx"}
-"""Files by which the installers of applications mark an environment of theirs."""
+"""Files that mark an environment created by an application installer."""
 
 
 def absent(extra: str) -> list[str]:
@@ -79,7 +79,7 @@ def require_extra(extra: str, purpose: str) -> None:
 
 
 def install(extra: str) -> str:
-    """Return the command that adds an extra, with the program by which SAGE was installed."""
+    """Return the command that adds an extra, using the program that installed SAGE."""
     tool = next((tool for file, tool in TOOLS.items() if (Path(sys.prefix) / file).exists()), "")
     if not tool:
         return f'pip install "sage-pathology[{extra}]"'

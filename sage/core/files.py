@@ -20,10 +20,10 @@ from sage.core.errors import InputError
 def writing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     """Open a binary stream whose content appears at `path` once the block ends without an error.
 
-    After an error, or a kill at any moment, `path` is unchanged. The file has no name until it is
-    complete, so a kill leaves nothing behind; on file systems that do not support this, such as
-    some network ones, a hidden `.part` file remains. Concurrent writers of the same path do not
-    mix: the last one to finish wins.
+    After an error, or a kill at any moment, `path` is unchanged. The file has no name until
+    it is complete, so a kill leaves nothing behind; on file systems that do not support this,
+    such as some network file systems, a hidden `.part` file remains. Concurrent writers to
+    the same path do not mix: the last to finish wins.
 
     Parameters
     ----------
@@ -62,10 +62,10 @@ def writing(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def replacing(path: Path, tag: str = "") -> Iterator[Path]:
-    """Replace `path` as `writing` does, yielding a hidden path for libraries that need one.
+    """Replace `path` as `writing` does, yielding a hidden path for libraries that need a path.
 
-    The hidden file has the same suffix as `path`. `tag` becomes part of its name, so the caller can
-    find what a killed process left behind.
+    The hidden file has the same suffix as `path`. `tag` becomes part of its name, so the
+    caller can find what a killed process left behind.
     """
     unique = f"{tag or os.getpid()}-{secrets.token_hex(4)}"
     temporary = path.with_name(f".{path.stem[:40]}.{unique}.part{path.suffix}")
@@ -113,7 +113,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_lines(path: Path) -> list[Any]:
-    """Read a file of one JSON value per line, omitting lines that a killed process left incomplete.
+    """Read a file with one JSON value per line, omitting lines left incomplete by a kill.
 
     A missing file has no lines.
     """
@@ -148,9 +148,9 @@ def append_line(path: Path, line: str, *, durable: bool = False) -> None:
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the file at `path`, waiting for it if another process has it.
+    """Hold an exclusive lock on the file at `path`, waiting if another process holds it.
 
-    The lock of a killed process is released.
+    If a process is killed, its lock is released.
     """
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -172,7 +172,7 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _as(path: Path) -> Iterator[None]:
-    """Replace the hidden file's name by `path` in any error raised within the block."""
+    """Replace the hidden file's name with `path` in any error raised within the block."""
     try:
         yield
     except OSError as error:

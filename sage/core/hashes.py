@@ -1,4 +1,4 @@
-"""SHA-256 hashes of texts, files and folders."""
+"""SHA-256 hashes for texts, files and folders."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 
 
 def hash_text(*parts: str, digits: int = 64) -> str:
-    """Return the first hexadecimal digits of the hash of texts joined by the separator U+001F."""
+    """Return the first `digits` hexadecimal digits of the hash of the texts.
+
+    The texts are joined by the separator U+001F.
+    """
     text = "\x1f".join(parts)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
 

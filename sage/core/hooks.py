@@ -1,18 +1,20 @@
-"""Hooks of servers and commands that a plugin may implement.
+"""Hooks for servers and commands that a plugin may implement.
 
-They identify the people who act, log what they do, and provide a database of runs that several
-machines share.
+They identify the people who act, log their actions, and provide a database of runs that
+several machines can share.
 
 The entry point group `sage.hooks` names a module with these functions:
 
 - `log_command(settings, what, about, **detail)`
 - `open_people(settings, header, proxies, roles)`: see `sage.web.people.People`
-- `open_callers(settings, header, proxies, roles)`: see `mcp_servers.servers.callers.Callers`
+- `open_callers(settings, header, proxies, roles)`: see
+  `mcp_servers.servers.callers.Callers`
 - `open_checkpoints(url, serializer, manifest)`, `open_notebook(path, settings)`,
   `open_reviews(settings)`: used in place of files if `checkpoint_url` is set
-- `hold_run(services, owner)`: the lease of the process that executes a run, as a context manager
-- `queue_run(services, answer)`: queue a run for a worker, with a person's decision if there is one
-- `collect_metrics(settings)`: metrics of the database
+- `hold_run(services, owner)`: the lease of the process that executes a run, as a context
+  manager
+- `queue_run(services, answer)`: queue a run for a worker, with any decision by a person
+- `collect_metrics(settings)`: metrics for the database
 """
 
 from __future__ import annotations
@@ -26,19 +28,19 @@ from sage.core.plugins import load_first
 from sage.core.printable import one_line
 
 OWNER = "SAGE_OWNER"
-"""Environment variable by which a server passes a person identified by a proxy to commands."""
+"""Environment variable in which a server passes a proxy-identified person to commands."""
 ASKED, BEGAN, EXPORTED = "asked", "began", "exported"
-"""Actions in the log.
+"""Names of logged actions.
 
 A run has no name yet when it is requested; the log entry for its start contains the name.
 """
 DECIDED = {"approve": "approved", "edit": "edited", "another": "asked for another",
            "reject": "rejected"}  # fmt: skip
-"""Action in the log for each decision on a hypothesis."""
+"""Name of the logged action for each decision about a hypothesis."""
 
 
 def current_owner() -> str:
-    """Return the person this process runs for: the one set by the server, else the system user."""
+    """Return the person for whom this process runs, as set by the server, or the system user."""
     named = os.environ.get(OWNER)
     if not named:
         try:
@@ -49,7 +51,7 @@ def current_owner() -> str:
 
 
 def require_hooks(what: str) -> Any:
-    """Load the hooks of the installed plugin.
+    """Load the hooks from the installed plugin.
 
     Raises
     ------

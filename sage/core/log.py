@@ -1,11 +1,12 @@
-"""Structured logging: each event with named values is a line on stderr and JSON in a file.
+"""Structured logging: each event, with named values, is a line on stderr and JSON in a file.
 
     log = logger(__name__)
     log.info("retried", service="pubmed", wait_s=1.5)
 
-Anything a user must act on is an error or a result, not a log line. Log lines record what happened
-internally: retries, unusable cache entries, fallbacks. Values may come from any source, so each
-record is a single line, control and bidirectional characters are escaped, and secrets are removed.
+Anything a user must act on is an error or a result, not a log line. Log lines record
+internal events: retries, unusable cache entries, fallbacks. Values may come from any
+source, so each record is a single line, control and bidirectional characters are escaped,
+and secrets are removed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from sage.core.files import append_line
 Level = Literal["debug", "info", "warning"]
 STRUCK = "***"
 LONGEST = 10_000
-"""Maximum number of characters of a value, so that external input cannot fill the disk."""
+"""Maximum number of characters in a value, so that external input cannot fill the disk."""
 
 _ROOT = logging.getLogger("sage")
 _ROOT.addHandler(logging.NullHandler())
@@ -60,18 +61,18 @@ class Log:
         self._say(logging.DEBUG, event, values)
 
     def info(self, event: str, **values: Any) -> None:
-        """Log something that was handled, such as a retry, a fallback or an unusable cache."""
+        """Log an event that was handled, such as a retry, a fallback or an unusable cache."""
         self._say(logging.INFO, event, values)
 
     def warning(self, event: str, **values: Any) -> None:
-        """Log something that makes the result less than what was requested."""
+        """Log an event that leaves the result short of what was requested."""
         self._say(logging.WARNING, event, values)
 
     def failed(self, event: str, error: BaseException, **values: Any) -> None:
-        """Log where an error arose that is reported or recovered from elsewhere.
+        """Log the origin of an error that is reported or recovered from elsewhere.
 
-        The error's message is omitted, since a library's message may quote the rows that it worked
-        on.
+        The error's message is omitted, since a library's message may quote the rows it was
+        processing.
         """
         frames = "".join(traceback.format_tb(error.__traceback__))
         kind = {"error": type(error).__name__, "traceback": frames}
@@ -83,7 +84,7 @@ class Log:
 
 
 def logger(name: str) -> Log:
-    """Return the logger of a module, where `name` is the module's `__name__`."""
+    """Return the logger for a module, where `name` is the module's `__name__`."""
     return Log(name)
 
 
@@ -93,7 +94,7 @@ def configure(level: Level = "warning", file: Path | None = None) -> None:
     Raises
     ------
     InputError
-        If the file cannot be written.
+        If the file is not writable.
     """
     for handler in _ROOT.handlers[:]:
         _ROOT.removeHandler(handler)
@@ -119,13 +120,13 @@ def keep_in(path: Path | None) -> None:
 
 
 def hide(secret: str) -> None:
-    """Remove this text from every record from now on."""
+    """Remove this text from all future records."""
     if len(secret) >= 4:
         _hidden.add(secret)
 
 
 def struck(text: str) -> str:
-    """Return the text with all secrets removed."""
+    """Return the text with all registered secrets removed."""
     for secret in sorted(_hidden, key=len, reverse=True):
         text = text.replace(secret, STRUCK)
     return _NAMED.sub(rf"\1{STRUCK}", _SECRET.sub(STRUCK, text))

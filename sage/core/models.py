@@ -14,26 +14,26 @@ from sage.core.printable import LONGEST_NAME, ForeignText
 
 
 class Strict(BaseModel):
-    """Immutable value that rejects unknown fields."""
+    """An immutable model that rejects unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 Passage = Annotated[str, AfterValidator(ForeignText)]
-"""A note, abstract, quotation or question from outside, as `ForeignText`."""
+"""A note, abstract, quotation or question from an external source, as `ForeignText`."""
 Name = Annotated[str, AfterValidator(partial(ForeignText, longest=LONGEST_NAME))]
-"""A label, title, level, unit or file name from outside, as `ForeignText`."""
+"""A label, title, level, unit or file name from an external source, as `ForeignText`."""
 M = TypeVar("M", bound=BaseModel)
 
 
 def describe_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return a model's JSON schema as it is sent, without titles, which repeat fields' names."""
+    """Return a model's JSON schema without titles, which only repeat field names."""
     parts: dict[str, Any] = _drop_titles(model.model_json_schema())
     return {"title": model.__name__, **parts}
 
 
 def _drop_titles(part: Any, named: bool = False) -> Any:
-    """Drop titles from a part of a schema; the keys of a `named` part are names of fields."""
+    """Drop titles from part of a schema; the keys of a `named` part are field names."""
     if isinstance(part, list):
         return [_drop_titles(item) for item in part]
     if not isinstance(part, dict):
@@ -53,7 +53,7 @@ def read_model(path: Path, model: type[M]) -> M:
     FileNotFoundError
         If the file does not exist.
     InputError
-        If the content does not match the model; the message gives the first invalid field.
+        If the content does not match the model; the message names the first invalid field.
     """
     try:
         return model.model_validate(read_json(path))

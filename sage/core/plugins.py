@@ -1,12 +1,12 @@
 """Installed plugins, discovered through Python's entry points and loaded on demand.
 
-Groups: `sage.commands` (a Typer application or a function), `sage.tools` (a module of tools, or a
-package that lists such modules in `TOOL_MODULES`), `sage.agents` (an `Agent`), `sage.pages` (a page
-of the server), `sage.services` (outside services, see `kg.literature.services`), `sage.hooks` (see
-`sage.core.hooks`), `sage.workers` (a function that opens workers, see
-`mcp_servers.workers.pool`), `sage.nuclei` (a loader of nucleus-detection networks, see
-`mcp_servers.pathology.nuclei`), `sage.tumor` (a function that detects tumor with a model, see
-`mcp_servers.pathology.tumor`).
+Groups: `sage.commands` (a Typer application or a function), `sage.tools` (a module of
+tools, or a package that lists such modules in `TOOL_MODULES`), `sage.agents` (an
+`Agent`), `sage.pages` (a server page), `sage.services` (external services, see
+`kg.literature.services`), `sage.hooks` (see `sage.core.hooks`), `sage.workers` (a
+function that starts workers, see `mcp_servers.workers.pool`), `sage.nuclei` (a loader for
+nucleus-detection networks, see `mcp_servers.pathology.nuclei`), `sage.tumor` (a function
+that detects tumor with a model, see `mcp_servers.pathology.tumor`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Group = Literal[
 
 @cache
 def find_plugins(group: Group) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name, sorted, without importing anything."""
+    """Return a group's entry points by name, sorted, without importing anything."""
     found = entry_points(group=group)
     return {entry.name: entry for entry in sorted(found, key=lambda entry: entry.name)}
 
@@ -59,7 +59,7 @@ def load_plugin(group: Group, name: str) -> Any:
 
 
 def load_first(group: Group) -> Any | None:
-    """Load what the first plugin of a group registered; None if the group has no plugin."""
+    """Load the object registered by a group's first plugin; return None if it has no plugins."""
     return next((load_plugin(group, name) for name in find_plugins(group)), None)
 
 

@@ -20,8 +20,8 @@ KEPT_ALIVE: dict[str, Any] = {
 }
 """Connection options, named as in libpq.
 
-They detect a server that disappeared silently within a minute, not after the hours that the
-system's own limits allow.
+They detect a server that disappeared silently within a minute instead of after the hours
+that the system defaults allow.
 """
 ABANDONED = (
     "SELECT set_config('idle_in_transaction_session_timeout', '60s', false),"
@@ -29,11 +29,11 @@ ABANDONED = (
     " set_config('tcp_keepalives_interval', '5', false),"
     " set_config('tcp_keepalives_count', '4', false)"
 )
-"""The counterpart on the server: locks of a lost or stopped process are released after a minute."""
+"""Server-side counterpart: locks held by a lost or stopped process expire after a minute."""
 
 
 def refuse_other_text(live: Connection[Any], what: str) -> None:
-    """Refuse a database not encoded in UTF-8, such as SQL_ASCII, which returns bytes for text."""
+    """Reject a database not encoded in UTF-8, such as SQL_ASCII, which returns bytes for text."""
     encoding = live.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise InputError(

@@ -1,4 +1,4 @@
-"""Functions that make external text, such as records or model output, safe to show and quote."""
+"""Functions that make external text, such as records or model output, safe to display."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Self
 
 LONGEST_NAME = 300
-"""Maximum number of characters of a label, title, level, unit or file name."""
+"""Maximum number of characters in a label, title, level, unit or file name."""
 LONGEST_PASSAGE = 10_000
-"""Maximum number of characters of any other text from outside: enough for an abstract."""
+"""Maximum number of characters in any other external text, enough for an abstract."""
 
 _BREAK = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 # Invisible, or made to reorder the text beside it: soft hyphens, bidi controls, tag characters.
@@ -44,33 +44,33 @@ def reveal_invisible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the printable text on a single line, with runs of whitespace collapsed."""
+    """Return the text as a single printable line, with runs of whitespace collapsed."""
     return " ".join(clean_text(text).split())
 
 
 class ForeignText(str):
-    """Text that a file, a service or a person gave: printable, on one line, of bounded length.
+    """Text from a file, service or person: printable, on a single line, of bounded length.
 
-    Fields of the types `Passage` and `Name` (`sage.core.models`) clean what they are given, so that
-    no other text exists past a border. Formatted into a sentence the text stands in quotation
-    marks, unless it is a short name without punctuation, which can neither end the sentence nor
-    begin another.
+    Fields of the types `Passage` and `Name` (`sage.core.models`) clean their input, so that
+    no uncleaned text enters SAGE. When formatted into a sentence, the text is enclosed in
+    quotation marks unless it is a short name without punctuation, which can neither end the
+    sentence nor begin another.
     """
 
     __slots__ = ()
 
     def __new__(cls, text: object = "", longest: int = LONGEST_PASSAGE) -> Self:
-        """Clean a text; one that is too long ends with an ellipsis."""
+        """Clean the text, truncating text that is too long with an ellipsis."""
         line = text if isinstance(text, cls) else one_line(str(text))
         return super().__new__(cls, line if len(line) <= longest else f"{line[: longest - 1]}…")
 
     def __format__(self, form: str) -> str:
-        """Format for a sentence."""
+        """Format the text for a sentence."""
         return format(str(self) if is_name(self) else quote_text(self), form)
 
 
 def is_name(text: str) -> bool:
-    """Check whether a text is a short name without punctuation, which no sentence must quote."""
+    """Check whether a text is a short name without punctuation, which needs no quotation marks."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -78,13 +78,13 @@ _NAME = re.compile(r"[^\W_][\w +/%&-]{0,59}|")
 
 
 def within_sentence(label: str) -> ForeignText:
-    """Format a label for a sentence: an ordinary first word in lower case, a symbol unchanged."""
+    """Format a label for use within a sentence: lowercase an ordinary first word, keep symbols."""
     first = label.split(" ", 1)[0].split("-", 1)[0]  # "B-cell transcripts" keeps its B
     return ForeignText(label[0].lower() + label[1:] if first[1:].islower() else label)
 
 
 def join_names(names: Iterable[object]) -> str:
-    """Join names as in a sentence: "a", "a and b", "a, b and c"; texts from outside are quoted."""
+    """Join names as in a sentence: "a", "a and b", "a, b and c"; quote external texts."""
     *first, last = [f"{name}" for name in names] or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -103,8 +103,8 @@ def as_cell(text: str) -> str:
 
 
 def quote_text(text: object) -> str:
-    """Quote external text as data for a prompt: one line in quotation marks, with none inside.
+    """Quote external text as data for a prompt: a single quoted line with no inner quotes.
 
-    The text can neither start a new line of the prompt nor close its own quotation.
+    The text can neither start a new line in the prompt nor close its own quotation.
     """
     return f'"{one_line(str(text)).replace(chr(34), "”")}"'

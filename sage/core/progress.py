@@ -13,7 +13,7 @@ _listener: ContextVar[Listener | None] = ContextVar("progress", default=None)
 
 
 def report_progress(what: str, done: int = 0, total: int = 0) -> None:
-    """Report what is being done and, if it can be counted, how much of it is complete."""
+    """Report the current activity and, if it is countable, its progress."""
     if (listener := _listener.get()) is not None:
         listener(what, done, total)
 

@@ -1,4 +1,4 @@
-"""Random number generators, each of which is created from an explicitly given seed."""
+"""Random number generators, each created from an explicit seed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ def generator(seed: int, *purpose: int) -> np.random.Generator:
 
     Parameters
     ----------
-    seed : the seed of the run, the contract or the call; not negative
-    purpose : numbers that distinguish this use of the seed from others, such as a replicate's index
+    seed : non-negative seed from the run, contract or call
+    purpose : numbers that distinguish this use of the seed from others, such as a replicate
+        index
 
     Raises
     ------

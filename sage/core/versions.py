@@ -18,7 +18,7 @@ NAMED = (
 
 
 def own_version() -> str:
-    """Return SAGE's own version; "not installed" for a plain checkout."""
+    """Return SAGE's own version, or "not installed" in a plain checkout."""
     try:
         return metadata.version("sage-pathology")
     except metadata.PackageNotFoundError:

@@ -1,1 +1,1 @@
-"""The report, built only if every number has a key and every citation a source record."""
+"""The report, built only if every number has a key and every citation has a source record."""

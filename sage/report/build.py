@@ -1,4 +1,4 @@
-"""Rendering of a run's report, which is refused if anything in it has no source."""
+"""Rendering of a run's report, which fails if any of its content has no source."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written:
-    """Paths of the files of a written report."""
+    """Paths of the files that make up a written report."""
 
     html: Path
     markdown: Path
@@ -56,7 +56,7 @@ def write_report(folder: RunFolder, target: Path | None = None) -> Written:
 
 @lru_cache(maxsize=4)
 def template(name: str) -> Template:
-    """Load a template that escapes every value not already escaped by one of the helpers below."""
+    """Load a template that escapes every value not already escaped by a helper below."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     escape = html_text if name.endswith(".html.j2") else markdown_text
@@ -77,14 +77,14 @@ def template(name: str) -> Template:
 
 @lru_cache(maxsize=2)
 def style_hash(name: str) -> str:
-    """Hash the page's own style block, the only one its content security policy permits."""
+    """Hash the page's own style block, the only style its content security policy permits."""
     source = (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
     block = source[source.index("<style>") + len("<style>") : source.index("</style>")]
     return f"sha256-{base64.b64encode(hashlib.sha256(block.encode()).digest()).decode()}"
 
 
 def _merge_checklists(page: Page) -> list[tuple[str, Checklist]]:
-    """List the completed checklists with the claims that they hold for, equal ones once."""
+    """List completed checklists with the claims they apply to, merging identical checklists."""
     found: dict[Checklist, list[str]] = {}
     for hypothesis in page.hypotheses:
         for item in hypothesis.checklists:
@@ -104,7 +104,7 @@ def _render(page: Page, name: str) -> str:
         return Inert(pen.sentence(text, prefix))
 
     def said(text: str | ModelText | None, prefix: str = "", indent: str = "") -> Inert:
-        """Render SAGE's own text as is, and a model's remark in a box."""
+        """Render SAGE's own text unchanged and a model's remark in a box."""
         if not isinstance(text, ModelText):
             return quote(text or "")
         by = f"Written by the model {quote(text.by)}, not checked:"
@@ -154,7 +154,7 @@ def _render(page: Page, name: str) -> str:
 
 
 def summarize_run(folder: RunFolder) -> dict[str, Any]:
-    """Summarize the outcome of a run, finished or not, in a few fields."""
+    """Summarize the outcome of a run, finished or unfinished, in a few fields."""
     manifest = folder.manifest()
     path = folder.output("state")
     hypotheses = []

@@ -12,14 +12,15 @@ PARTS = ("power", "plausibility", "understudied", "relevance", "expected_informa
 
 
 def rankings(folder: RunFolder) -> list[Ranking]:
-    """Load every ranking of the run, in the order in which the scientist was asked.
+    """Load every ranking in the run, in the order in which the scientist was called.
 
-    Candidates edited by a reviewer are not shown as drafted, because a different claim was tested.
+    Candidates edited by a reviewer are not shown as drafted, because a different claim was
+    tested.
 
     Raises
     ------
     InputError
-        If a file with a ranking is damaged.
+        If a ranking file is damaged.
     """
     paths = (folder.root / "outputs").glob("candidates-h*.json")
     edited = _find_edited(folder)
@@ -40,7 +41,7 @@ CHANGED = "Changed at review; the rank is that of the draft."
 
 
 def _find_edited(folder: RunFolder) -> set[str]:
-    """Find the hypotheses that a reviewer edited."""
+    """Find the hypotheses edited by a reviewer."""
     path = folder.output("state")
     if not path.exists():
         return set()

@@ -1,4 +1,4 @@
-"""Collection of a run folder's content for the report's templates, with its numbers by key."""
+"""Collection of a run folder's content for the report's templates, with numbers by key."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ PUT_OFF = {"reject": "rejected", "another": "set aside for another"}
 class Step:
     """An edge of a mechanism path with its evidence.
 
-    `elsewhere` names the cancers that the step's passages are about, if each passage is about a
+    `elsewhere` names the cancers covered by the step's passages if every passage is about a
     cancer other than the question's.
     """
 
@@ -84,8 +84,9 @@ class Step:
 class Chain:
     """A path as a sentence, with the key of its scores and its steps.
 
-    `axes` is `linked` if the graph links the two ends directly, `open` if it does not, and empty if
-    the numbers are missing. `supported` is false if rewired graphs have as strong a path.
+    `axes` is `linked` if the graph links the two ends directly, `open` if it does not, and
+    empty if the numbers are missing. `supported` is false if rewired graphs have an equally
+    strong path.
     """
 
     key: str
@@ -97,7 +98,7 @@ class Chain:
 
 @dataclass
 class Source:
-    """A cited passage, and how it relates to the claim: "against it", "another cancer", …."""
+    """A cited passage and its relation to the claim: "against it", "another cancer", etc."""
 
     citation: Citation
     relation: str
@@ -105,7 +106,7 @@ class Source:
 
 @dataclass
 class HypothesisPage:
-    """Everything that the report says about a hypothesis."""
+    """All report content about a hypothesis."""
 
     id: str
     answer: Answer
@@ -140,7 +141,7 @@ class HypothesisPage:
 
     @property
     def steps(self) -> list[Step]:
-        """The steps of all chains, each once."""
+        """The distinct steps in all chains."""
         found = {step.process: step for chain in self.chains for step in chain.steps}
         return list(found.values())
 
@@ -168,7 +169,7 @@ def collect_page(folder: RunFolder, *, pages: bool = True) -> Page:
     Raises
     ------
     InputError
-        If a file of the run was changed, lost, added or damaged; the message names the file.
+        If a run file was changed, lost, added or damaged; the message names the file.
     """
     folder.verify(pages=pages)
     run = folder.manifest()
@@ -221,7 +222,7 @@ def collect_page(folder: RunFolder, *, pages: bool = True) -> Page:
 
 
 def _list_stand_ins(folder: RunFolder, run: Manifest) -> tuple[str, ...]:
-    """List the steps in which rules stood in for the model."""
+    """List the steps in which rules replaced the model."""
     if run.reasoner == "rules" or not folder.trace_path.exists():
         return ()
     found = list_stand_ins(read_trace(folder.trace_path))
@@ -233,7 +234,7 @@ def _model(path: Path, kind: Any) -> Any:
 
 
 def _read_file(path: Path, read: Callable[[Any], R]) -> R:
-    """Parse a file of the run, naming the file in any error."""
+    """Parse a run file, naming the file in any error."""
     try:
         return read(read_json(path))
     except FileNotFoundError:
@@ -273,7 +274,7 @@ def _answer_claim(home: Path, ended: str, disease: str) -> Answer:
 
 
 def _list_rejected(folder: RunFolder, decisions: list[Decision]) -> list[tuple[Decision, str]]:
-    """List the decisions that did not let a draft pass, each with the draft's statement."""
+    """List the decisions that rejected a draft, each with the draft's statement."""
     found = []
     for decision in decisions:
         if decision.action in PUT_OFF:
@@ -358,7 +359,7 @@ def _hypothesis(
 
 
 def _front(home: Path, name: str, facts: Facts, chosen: Sequence[Finding]) -> Front:
-    """Build the front of a tested claim."""
+    """Build the front page of a tested claim."""
     from agents.findings.hold import hold
     from validation.contracts.contract import FrozenContract
     from validation.results.results import Results
@@ -391,7 +392,7 @@ def _interpretation(folder: RunFolder, name: str, facts: Facts) -> Interpretatio
 
 
 def _debate(debate: dict[str, Any], name: str, facts: Facts) -> dict[str, Any]:
-    """Return the debate after checking that everything the report shows of it can be read."""
+    """Return the debate after checking that everything the report shows from it is readable."""
     debate_facts(debate, name, facts)
     debate_sources(debate)
     list_turns(debate)
@@ -411,7 +412,7 @@ def _review_words(decision: Decision | None, draft: Draft, tested: ExpandedHypot
 
 
 def _mechanism(draft: Draft, decision: Decision | None) -> tuple[str, ...]:
-    """Return the processes on which the claim still rests after the review."""
+    """Return the processes that still support the claim after the review."""
     from sage.run.hypothesis_nodes import accept
 
     return accept(draft, decision).mechanism if decision else draft.mechanism
@@ -425,7 +426,7 @@ def _chains(
     facts: Facts,
     disease: str,
 ) -> list[Chain]:
-    """Build the paths on which the draft rests, with the steps that it uses."""
+    """Build the paths that support the draft, with the steps that it uses."""
     if brief is None:
         return []
     used = sorted(
@@ -468,11 +469,11 @@ def _chains(
 
 
 Direction = tuple[Citation, bool | None]
-"""A finding, and whether it has the claim's direction."""
+"""A finding and its agreement with the claim's direction."""
 
 
 def _relate(cited: Citation, reported: Sequence[Direction], disease: str) -> str:
-    """Name the cancer that a passage is about if it is not the claim's, or else its direction."""
+    """Name the cancer that a passage is about if it is not the claim's, else its direction."""
     if other := _name_cancer(cited, disease):
         return other
     same = {(other.key, other.quote) for other, agrees in reported if agrees}
@@ -482,27 +483,27 @@ def _relate(cited: Citation, reported: Sequence[Direction], disease: str) -> str
 def _sort_sources(
     sources: Sequence[Citation], reported: Sequence[Direction], disease: str
 ) -> tuple[Source, ...]:
-    """Sort passages: those of the claim's direction, indirect ones, those on other cancers."""
+    """Sort passages: those with the claim's direction, indirect ones, those on other cancers."""
     found = [Source(cited, _relate(cited, reported, disease)) for cited in sources]
     order = ("same direction", "indirect")
     return tuple(sorted(found, key=lambda item: [*order, item.relation].index(item.relation)))
 
 
 def _list_contrary(draft: Draft, reported: Sequence[Direction], disease: str) -> tuple[Source, ...]:
-    """List the passages that speak against the claim, with the cancer if it is another one."""
+    """List the passages that contradict the claim, naming the cancer if it is a different one."""
     against = [*draft.contradicting, *(cited for cited, same in reported if same is False)]
     once = {(cited.key, cited.quote): cited for cited in against}
     return tuple(Source(cited, _name_cancer(cited, disease)) for cited in once.values())
 
 
 def _name_cancer(cited: Citation, disease: str) -> str:
-    """Name the other cancers that a passage or its title is about; "" if there is none."""
+    """Name the other cancers that a passage or its title is about; return "" if there are none."""
     others = _cancers_elsewhere(disease, f"{cited.quote}. {cited.title}")
     return f"in {', '.join(others)}" if others else ""
 
 
 def _elsewhere(evidence: tuple[Citation, ...], disease: str) -> str:
-    """Note the other cancers named if every passage or title of a step is about another cancer."""
+    """Name the other cancers if every passage or title in a step is about another cancer."""
     others = [_cancers_elsewhere(disease, f"{cited.quote}. {cited.title}") for cited in evidence]
     if not others or not all(others):
         return ""
@@ -511,7 +512,7 @@ def _elsewhere(evidence: tuple[Citation, ...], disease: str) -> str:
 
 
 def _cancers_elsewhere(disease: str, text: str) -> tuple[str, ...]:
-    """List the cancers that a text is about if none of them is the question's."""
+    """List the cancers that a text is about, provided that none is the question's."""
     from kg.literature.cancers import list_other_cancers
 
     return list_other_cancers(text, disease, _ontology())
@@ -554,7 +555,7 @@ def _coding(folder: RunFolder, name: str, facts: Facts) -> dict[str, Any] | None
 
 
 def _spending(folder: RunFolder, facts: Facts) -> list[Spending]:
-    """List the steps of the run, adding their numbers to the facts under `run.stepN` and `run`."""
+    """List the steps in the run, adding their numbers to the facts under `run.stepN` and `run`."""
     # The report step is unfinished while the report is written; without it, a replay matches.
     counted = [step for step in spending(folder) if step.step != "report"]
     forms = {"seconds": ".2f", "calls": ",", "prompt_tokens": ",", "completion_tokens": ",",

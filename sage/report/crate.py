@@ -27,10 +27,10 @@ TYPES = {
 
 
 def write_crate(root: Path, manifest: Manifest) -> Path:
-    """Write `ro-crate-metadata.json` (RO-Crate 1.1), which describes the files of a run.
+    """Write `ro-crate-metadata.json` (RO-Crate 1.1), which describes the files in a run.
 
-    Prepared inputs and checkpoints are left out, because they contain patient rows or are of use
-    only to SAGE.
+    Prepared inputs and checkpoints are left out, because they contain patient rows or are
+    useful only to SAGE.
     """
     import json
 

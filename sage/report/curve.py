@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from validation.contracts.contract import DIFFERENCES
 
 HEIGHT = 150
-"""Height in pixels of the part with the estimates; each row of choices takes ROW pixels."""
+"""Height in pixels of the panel with the estimates; each row of choices takes ROW pixels."""
 ROW = 18
 MARGIN = 8
 NUMBERS = ("estimate", "lower", "upper", "n", "events", "p", "reason", "same fit")
@@ -32,7 +32,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """All specifications sorted by estimate, with rows of choices, ticks and inestimable ones."""
+    """All specifications sorted by estimate, with rows of choices, ticks and failed fits."""
 
     scale: str
     points: tuple[Point, ...]
@@ -43,7 +43,7 @@ class Curve:
 
     @property
     def top(self) -> int:
-        """Height of the part with the estimates, in pixels."""
+        """Height of the panel with the estimates, in pixels."""
         return HEIGHT
 
     @property
@@ -53,7 +53,7 @@ class Curve:
 
 
 def curve_of(rows: Sequence[dict[str, str]], scale: str) -> Curve | None:
-    """Build the curve from the rows of a results table; None if nothing could be estimated."""
+    """Build the curve from a results table; return None if nothing could be estimated."""
     whole = [row for row in rows if all(_number(row.get(name)) for name in NUMBERS[:3])]
     fitted = sorted(whole, key=lambda row: float(row["estimate"]))
     if len(fitted) < 2:

@@ -15,7 +15,7 @@ from sage.report.facts import Facts
 
 @dataclass
 class Point:
-    """A claim, answer or flag in SAGE's words, with its citations."""
+    """A claim, answer or flag, worded by SAGE, with its citations."""
 
     text: str
     citations: list[Citation] = field(default_factory=list)
@@ -42,7 +42,7 @@ def _citation(record: dict[str, Any]) -> Citation:
 
 
 def debate_sources(debate: dict[str, Any]) -> list[Citation]:
-    """Collect the records that were given to the critics."""
+    """Collect the records supplied to the critics."""
     return [_citation(record["record"]) for record in debate["records"]]
 
 
@@ -50,7 +50,7 @@ NOT_JUDGED = "not judged"
 
 
 def debate_facts(debate: dict[str, Any], name: str, facts: Facts) -> None:
-    """Add the scores, deviations and counts of the debate to the facts."""
+    """Add the debate's scores, deviations and counts to the facts."""
     judged = debate.get("judged", True)
     for key in ("score", "threshold"):
         facts.add(f"{name}.novelty.{key}", debate[key], f"{debate[key]:.1f}".removesuffix(".0"))
@@ -78,7 +78,7 @@ def debate_facts(debate: dict[str, Any], name: str, facts: Facts) -> None:
 
 
 def describe_novelty(debate: dict[str, Any]) -> str:
-    """Say whether the claim counts as new, with the scores as `[[key]]`."""
+    """Describe whether the claim counts as new, with the scores as `[[key]]`."""
     searched = ", ".join(debate.get("coverage", {}).get("searched") or debate["served_by"])
     if not debate.get("judged", True):
         return f"Novelty not judged: absence from what was searched ({searched}) is not novelty."
@@ -101,8 +101,8 @@ def describe_papers(
 
     Parameters
     ----------
-    elsewhere : true for a text that is about other cancers than the question's
-    reported : findings on the claim's variables, and whether they have its direction
+    elsewhere : returns true for a text about cancers other than the question's
+    reported : findings on the claim's variables, with their agreement with its direction
     """
     coverage = debate.get("coverage", {})
     if coverage.get("foreign"):
@@ -146,14 +146,14 @@ AGAINST = {
     "stands": "leaves it standing",
     "overlaps": "overlaps",
 }
-"""Words for a verifier's answer, since a sentence of a record alone does not refute anything."""
+"""Wording for each verifier answer; a sentence from a record cannot refute by itself."""
 
 
 ORDINALS = ("initial assessment", "first round", "second round", "third round")
 
 
 def list_turns(debate: dict[str, Any]) -> list[Turn]:
-    """List the turns of the transcript, with the citations of each point resolved to records."""
+    """List the transcript's turns, with the citations for each point resolved to records."""
     records = {record["ref"]: _citation(record["record"]) for record in debate["records"]}
     found = []
     for turn in debate["transcript"]:
@@ -188,7 +188,7 @@ def list_turns(debate: dict[str, Any]) -> list[Turn]:
 
 
 def _words(value: Any) -> str | ModelText:
-    """Return SAGE's own text as is, and a model's text with the model's name."""
+    """Return SAGE's own text unchanged, and a model's text with the model's name."""
     return value if isinstance(value, str) else ModelText.model_validate(value)
 
 

@@ -1,4 +1,4 @@
-"""Explorations of a finished run, which the report shows apart from everything else."""
+"""Explorations of a finished run, which the report keeps separate from everything else."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sage.report.reproduction import Exploratory, exploratory
 from sage.run.folder import RunFolder
 
 SESSIONS = "explorations"
-"""Name of the folder of sessions, and of the files among the outputs that the report shows."""
+"""Name of the folder with sessions, and of the files among the outputs shown in the report."""
 
 
 class Exploration(View):
-    """Question and answer of an exploration with the appendix behind it.
+    """Question and answer of an exploration, with its supporting appendix.
 
-    `looked` names what was looked at and the outcomes in which it is spent.
+    `looked` names the data examined and the outcomes it has used up for testing.
     """
 
     title: str

@@ -1,9 +1,9 @@
 """Numbers by key, and pages that may contain no other numbers.
 
-In a rendered page, private-use characters, which are removed from all external text, mark whatever
-came from a key or was quoted verbatim from a source. `check` refuses any number outside these
-marks, which are then turned into markup. A number without a key therefore cannot appear, whoever
-wrote the sentence.
+In a rendered page, private-use characters, which are removed from all external text, mark
+every value that came from a key or was quoted verbatim from a source. `check` refuses any
+number outside these marks, which are then turned into markup. A number without a key
+therefore cannot appear, regardless of who wrote the sentence.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ EFFECT = re.compile(
 
 
 class ReportError(FaultError):
-    """The report would state something that has no source."""
+    """Error raised when the report would contain a statement without a source."""
 
 
 def free_numbers(text: str) -> list[str]:
-    """Find the numbers in `text` that state a quantity, not part of a name or of a reference."""
+    """Find the numbers in `text` that state a quantity, excluding those in names or references."""
     bare = KEYED.sub(" ", text)
     return [
         found.group().strip() for pattern in (NUMBER, EFFECT) for found in pattern.finditer(bare)
@@ -50,7 +50,7 @@ class Facts:
     values: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, key: str, value: float | int | None, text: str | None = None) -> None:
-        """Add a number, displayed as `text` or, without it, in a plain format."""
+        """Add a number, displayed as `text` or in a default format."""
         if value is None and text is None:
             return
         shown = text if text is not None else plain(value)
@@ -72,7 +72,7 @@ class Facts:
             ) from None
 
     def fill(self, text: str, prefix: str) -> str:
-        """Replace every `[[key]]` of a claim's sentence by the text of the number."""
+        """Replace every `[[key]]` in a claim's sentence with the displayed number."""
 
         def number(found: re.Match[str]) -> str:
             full = f"{prefix}.{found[1]}"
@@ -82,12 +82,12 @@ class Facts:
         return KEYED.sub(number, text)
 
     def contains(self, key: str) -> bool:
-        """Check whether the key exists."""
+        """Check whether a key exists."""
         return key in self.values
 
 
 def plain(value: float | int | None) -> str:
-    """Format integers with thousands separators, and other numbers to three significant digits."""
+    """Format integers with thousands separators and other numbers to three significant digits."""
     if value is None:
         return "–"
     if isinstance(value, float) and abs(value) >= 1e6:
@@ -156,7 +156,7 @@ def check(rendered: str) -> None:
     Raises
     ------
     ReportError
-        If there is such a number; the message names it and the words around it.
+        If there is such a number; the message includes the number and its context.
     """
     bare = VERBATIM.sub(" ", MARKED.sub(" ", rendered))
     bare = html.unescape(DROPPED.sub(" ", bare))

@@ -1,4 +1,4 @@
-"""Pictures of measured exposures, each in a patient with a high and one with a low value."""
+"""Images of measured exposures, each with a high-value and a low-value patient."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HIGH, LOW = 0.9, 0.1
 
 
 def measurement_of(note: str) -> Measurement | None:
-    """Parse the measurement from the formula in a variable's note; None if there is none."""
+    """Parse the measurement from the formula in a variable's note; return None if absent."""
     from mcp_servers.measures.formula import parse
 
     found = FORMULA.search(note)
@@ -34,7 +34,7 @@ def measurement_of(note: str) -> Measurement | None:
 
 
 def pictures(home: Path) -> list[dict[str, str]]:
-    """List the files and captions of the pictures that were drawn for a hypothesis."""
+    """List the files and captions of the images drawn for a hypothesis."""
     about = home / FOLDER / ABOUT
     return read_json(about) if about.is_file() else []
 
@@ -42,9 +42,9 @@ def pictures(home: Path) -> list[dict[str, str]]:
 def draw_measured(cohort: Cohort, keys: list[str], folder: Path) -> list[dict[str, str]]:
     """Draw each measured variable in the patients at its 90th and 10th percentiles.
 
-    The pictures name no patients. There is no picture for variables without a formula, cohorts
-    without maps, or maps that do not reproduce the cohort's value. Returns the file and caption of
-    each picture, as written to `fields.json` in the folder.
+    The images do not identify patients. No image is drawn for variables without a formula,
+    cohorts without maps, or maps that do not reproduce the cohort's value. Returns the file
+    and caption of each image, as written to `fields.json` in the folder.
     """
     notes = {variable.key: variable.note for variable in cohort.dictionary().variables}
     drawn = []
@@ -82,14 +82,14 @@ def _draw(cohort: Cohort, maps: Path, key: str, measurement: Measurement, path: 
 def field_of(
     cohort: Cohort, key: str, side: Literal["high", "low"]
 ) -> tuple[SlideMaps, tuple[float, float, float]]:
-    """Return the slide whose field a picture shows, with the field's center and side in µm.
+    """Return the slide whose field an image shows, with the field's center and side in µm.
 
-    A run stores no patient or slide names, so the slide is found again through the cohort.
+    A run stores no patient or slide names, so the slide is looked up again in the cohort.
 
     Raises
     ------
     InputError
-        If the cohort or its maps are not those from which the picture was drawn.
+        If the image was not drawn from this cohort and its maps.
     """
     from mcp_servers.measures.picture import densest_field
 
@@ -108,7 +108,7 @@ def field_of(
 def _slides(
     cohort: Cohort, maps: Path, key: str, measurement: Measurement
 ) -> list[tuple[str, float, SlideMaps]]:
-    """Find the slides at the 90th and 10th percentiles with their values; none if maps differ."""
+    """Find the slides at the 90th and 10th percentiles with their values; empty if maps differ."""
     from mcp_servers.measures.compute import compute, of_patient
     from mcp_servers.measures.maps import MapsOnDisk
 

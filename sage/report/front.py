@@ -1,4 +1,4 @@
-"""The front of a claim's report: one table, what speaks against it, what was done, what is next."""
+"""Front page of a claim's report: results table, objections, methods and next steps."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from validation.results.results import Results
 from validation.verdict.verdict import SIMULATED
 
 MONTHS = 36
-"""Time after the start of follow-up at which the front's table gives survival, in months."""
+"""Time after the start of follow-up at which the front page reports survival, in months."""
 FOUND = ("secondary_endpoint", "added_value", "beside_other", "replication")
-"""Kinds of statements beside the table of results."""
+"""Kinds of statements shown next to the results table."""
 FAVORABLE = {
     "beside_other": ("adds",),
     "control": ("passed",),
@@ -28,27 +28,27 @@ FAVORABLE = {
     "sample": ("enough", "too_few"),
     "missing_data": ("none", "some", "unclear", "unrelated"),
 }
-"""Outcomes of statements that do not speak against a claim, by kind.
+"""Outcomes of statements that do not contradict a claim, by kind.
 
-The verdict has a reason of its own where too few events decide nothing.
+If too few events make the result inconclusive, the verdict gives that reason itself.
 """
 CONTROLS = ("control", "sensitivity")
 RULES = {
     PERMUTED: "permuted outcome", KNOWN: "known positive", NEGATIVE: "negative control",
     CURVE: "specification curve",
 }  # fmt: skip
-"""Rules of the verdict by the control that they read; others read random features."""
+"""Verdict rule for each control; all other controls belong to "random features"."""
 GENERAL = ("selection", "measurement", CENSORING)
-"""Subjects of statements that apply to any such study."""
+"""Subjects of statements that apply to any study of this kind."""
 QUALIFIES = ("not_adjusted_for", "alternative_explanation")
-"""Kinds of statements that always speak against a claim, but for those on `CONFOUNDING`."""
+"""Kinds of statements that always qualify a claim, except those about `CONFOUNDING`."""
 CONFOUNDING = "confounding"
-"""Subject whose statement says how strong a confounder would have to be."""
+"""Subject of the statement about how strong a confounder would have to be."""
 
 
 @dataclass
 class Front:
-    """The front of a claim. All texts are SAGE's sentences, with numbers written as `[[key]]`."""
+    """Front page of a claim, all in SAGE's own sentences, with numbers written as `[[key]]`."""
 
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
@@ -67,13 +67,13 @@ def build_front(
     sentences: dict[Finding, str],
     chosen: Sequence[Finding],
 ) -> Front:
-    """Build the front of a claim from its results.
+    """Build a claim's front page from its results.
 
     Parameters
     ----------
-    name : the claim's id, under which the patient flow's numbers are added to the facts
+    name : the claim's id, under which the patient-flow numbers are added to the facts
     sentences : SAGE's sentence for every statement that the results support
-    chosen : the statements that the interpreter and summary selected, in their order
+    chosen : the statements selected by the interpreter and summary, in their order
     """
     chosen = tuple(dict.fromkeys(item for item in chosen if item in sentences))
     # The model may choose what supports the claim, but not leave out what speaks against it.
@@ -145,7 +145,7 @@ def _speaks_against(item: Finding) -> bool:
 
 
 def _rows(results: Results, contract: Contract) -> Iterator[tuple[str, ...]]:
-    """Yield rows by group: patients, events, medians' intervals, and survival at three years."""
+    """Yield a row per quantity by group: patients, events, median CIs and three-year survival."""
     groups, keys = ("exposed", "reference"), results.numbers
 
     def row(head: str, part: str) -> Iterator[tuple[str, ...]]:
@@ -199,7 +199,7 @@ def _describe_design(
 
 
 def _describe_others(results: Results, contract: Contract) -> Iterator[str]:
-    """Yield the outcomes of patients in neither group, with one exposure at the claimed level."""
+    """Yield outcomes for patients in neither group who have one exposure at the claimed level."""
     parts = []
     for place, use in zip(("only_first", "only_second"), contract.exposures, strict=False):
         keys = [f"joint_groups.{place}.{part}" for part in ("n", "events", "median")]

@@ -1,4 +1,4 @@
-"""Text from outside SAGE's code, escaped so that it is inert in the format of a report."""
+"""External text, escaped so that it is inert in the report's format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLOCK = re.compile(r" ?(?:\d+(?=[.)](?: |$))|(?=[-+](?:[ -]|$)|[=>]|#{1,6}(?: |
 
 
 class Inert(str):
-    """Text already escaped for its format; templates escape every other value."""
+    """Text already escaped for its format; templates escape all other values."""
 
     __slots__ = ()
 

@@ -1,6 +1,6 @@
-"""Answers to the questions with which readers begin and end a report.
+"""Answers to questions that readers ask before and after reading a report.
 
-They state what would change the verdict, and which items of the reporting guidelines are missing.
+They state what would change the verdict, and which reporting-guideline items are missing.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ OBJECTIONS = {
     "registration": "patients whose data were not seen before the claim was written",
     "data": "a primary test that can be computed",
 }
-"""For each rule that can raise an objection, what would resolve it."""
+"""For each rule that can raise an objection, the evidence that would resolve it."""
 ANSWERED = ("adjusted model", "relevant effect", "primary", "power", "direction")
-"""Rules that are themselves answers within the verdict."""
+"""Rules that the verdict's own answers already cover."""
 CLOSED = ("control", "data", "reproduction", "registration")
-"""Reasons that prevent a verdict whatever the answers are, so no other estimate changes it."""
+"""Reasons that prevent a verdict regardless of the answers, so no new estimate changes it."""
 MANY_MISSING = 0.05
-"""Share of patients that the adjusted model may lose to missing covariates without much effect
-(Schafer 1999, Statistical Methods in Medical Research).
+"""Share of patients that may lack covariates with little effect on the adjusted model.
+
+Source: Schafer 1999, Statistical Methods in Medical Research.
 """
 
 
@@ -57,7 +58,7 @@ class Reached:
     missing: float = 0.0
 
     def answers(self, question: str, *answers: str) -> bool:
-        """Check whether the question has any of these answers."""
+        """Check whether the verdict answers the question with any of these answers."""
         found = next((row for row in self.verdict.answers if row.question == question), None)
         return found is not None and found.answer in answers
 
@@ -68,12 +69,12 @@ class Reached:
 
     @property
     def turned(self) -> bool:
-        """Whether the association contradicts the claimed direction."""
+        """True if the association contradicts the claimed direction."""
         return TURNED_ROUND in self.verdict.qualifiers
 
     @property
     def dependent(self) -> bool:
-        """Whether the verdict only lacks an effect that is independent of the covariates."""
+        """True if the verdict lacks only an effect that is independent of the covariates."""
         shown = not self.answers("association", "no")
         return shown and self.prevented_by("adjusted model")
 
@@ -117,11 +118,11 @@ CHANGES: tuple[tuple[str, Callable[[Reached], bool]], ...] = (
     ("An adjusted model, with the covariates measured.",
      lambda it: it.dependent and it.answers("independence", "not answered")),
 )  # fmt: skip
-"""New evidence that would change a verdict, each with a test for the verdicts it could change."""
+"""New evidence that could change a verdict, each with a test for the verdicts it applies to."""
 
 
 def would_change(reached: Reached) -> tuple[str, ...]:
-    """List what would alter the verdict: resolving its objections, or changing its answers."""
+    """List what would change the verdict: resolving its objections or changing its answers."""
     verdict = reached.verdict
     said = [
         f"{capitalize(OBJECTIONS.get(reason.rule, f'this check, resolved: {reason.rule}'))}."
@@ -141,10 +142,10 @@ def _objects(reason: Reason, verdict: Verdict) -> bool:
 
 @dataclass(frozen=True)
 class Item:
-    """A checklist item: what it asks for, whether the report contains it, and where.
+    """A checklist item: its requirement, and whether and where the report meets it.
 
-    `lacks` names the part of the item that the report does not contain; such an item counts as
-    reported in part.
+    `lacks` names the part of the item that the report does not contain; such an item counts
+    as partly reported.
     """
 
     number: str
@@ -155,17 +156,17 @@ class Item:
 
     @property
     def reported(self) -> bool:
-        """Whether the report contains the whole item."""
+        """True if the report contains the whole item."""
         return self.held and not self.lacks
 
     @property
     def in_part(self) -> bool:
-        """Whether the report contains part of the item."""
+        """True if the report contains part of the item."""
         return self.held and bool(self.lacks)
 
 
 class Reported(Protocol):
-    """The parts of a hypothesis page that checklists read."""
+    """The parts of a hypothesis page that the checklists evaluate."""
 
     id: str
     contract: Any
@@ -175,13 +176,13 @@ class Reported(Protocol):
 
 
 def _is_held(page: Reported, facts: Facts, held: str) -> bool:
-    """Check whether a page contains what a checklist item asks for.
+    """Check whether a page contains the content that a checklist item requires.
 
     Parameters
     ----------
-    held : the checklist's column `held`: a part of the page; `text:`, `table:` or `key:` followed
-        by the words of the contract's statements, table titles (separated by `|`), or the key of a
-        number; empty for what no run can contain
+    held : the checklist's column `held`: a part of the page; `text:`, `table:` or `key:`
+        followed by words from the contract's statements, table titles (separated by `|`), or
+        the key of a number; empty for content that no run can contain
     """
     kind, _, words = held.partition(":")
     contract = page.contract
@@ -205,12 +206,13 @@ def _is_held(page: Reported, facts: Facts, held: str) -> bool:
 
 @cache
 def read_items(name: str) -> tuple[dict[str, str], ...]:
-    """Read a checklist with each item's number, demand, place in a report, source and gaps.
+    """Read a checklist with each item's number, requirement, place in a report, source and gaps.
 
-    `remark` has the items of REMARK (McShane et al., Journal of the National Cancer Institute). Its
-    column `lacks` names the part of an item that no run can contain, because it appears in the
-    cohort's publication. `tripod_ai` has those of TRIPOD+AI (Collins et al., BMJ, 2024) in short;
-    most of what it asks about the use of a model cannot be known from a run.
+    `remark` has the REMARK items (McShane et al., Journal of the National Cancer Institute).
+    Its `lacks` column names the part of an item that no run can contain, because it appears
+    in the cohort's publication. `tripod_ai` has the TRIPOD+AI items (Collins et al., BMJ,
+    2024) in abbreviated form; most of its items about using a model cannot be answered from a
+    run.
     """
     with (Path(__file__).parent / "checklists" / f"{name}.tsv").open(encoding="utf-8") as file:
         return tuple(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
@@ -226,19 +228,19 @@ class Checklist:
 
     @property
     def reported(self) -> int:
-        """Number of items that the report contains."""
+        """Number of items reported in full."""
         return sum(item.reported for item in self.items)
 
     @property
     def in_part(self) -> int:
-        """Number of items that the report contains in part."""
+        """Number of items reported in part."""
         return sum(item.in_part for item in self.items)
 
 
 def checklists(page: Reported, facts: Facts) -> list[Checklist]:
     """Fill in the checklists for a hypothesis from its contract, tables and keys.
 
-    TRIPOD+AI is added to REMARK if the claim is about the predictions of a model.
+    TRIPOD+AI is added to REMARK if the claim is about a model's predictions.
     """
 
     def fill(file: str, name: str, about: str) -> Checklist:

@@ -1,4 +1,4 @@
-"""The second implementation of an analysis and its additions, as shown in the report."""
+"""Second implementation of an analysis, and its additions, as shown in the report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Round:
 
 @dataclass
 class Exploratory:
-    """A quarantined appendix with small tables of printed cells and PNG images in base64."""
+    """A quarantined appendix with small tables of printed cells and base64-encoded PNG images."""
 
     title: str
     tables: list[Table]
@@ -101,7 +101,7 @@ def _sentence(found: Reproduction) -> str:
 
 
 def _table(found: Reproduction, name: str, facts: Facts) -> Table:
-    """Build a table of all compared numbers, with differing and missing numbers first."""
+    """Build a table of all compared numbers, listing differing and missing numbers first."""
     order = (
         "differs", "missing", "did not converge", "reproduced", "no second implementation",
     )  # fmt: skip

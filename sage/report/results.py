@@ -30,7 +30,7 @@ MOST_OF_A_NUMBER = 28
 
 @dataclass
 class Cell:
-    """A table cell that contains a number by key, or text from the results file."""
+    """A table cell that contains a number by key or text from the results file."""
 
     text: str
     key: str | None = None
@@ -38,7 +38,7 @@ class Cell:
 
 @dataclass
 class Table:
-    """A table of results. `core` tables are part of every form of the report, Markdown included."""
+    """A table of results. `core` tables appear in every form of the report, including Markdown."""
 
     title: str
     columns: list[str]
@@ -57,15 +57,15 @@ class Table:
 
 @dataclass
 class FigurePage:
-    """A figure of the report.
+    """A figure in the report.
 
     Parameters
     ----------
     source : the image as a `data:` URI, inert inside an `<img>`; empty if there is only text
     name : the name under which the figure is saved
-    file : path of the figure's file, relative to the report's folder
+    file : path to the figure's file, relative to the report's folder
     data : the figure's numbers as CSV in a `data:` URI; empty if no table contains them
-    places : the slide regions that are shown, and where the pages of `sage serve` link to them
+    places : the slide regions shown in the figure, and their links to `sage serve` pages
     """
 
     source: str
@@ -92,7 +92,7 @@ class ResultsPage:
 class ContractPage:
     """The contract, both as sentences and in full.
 
-    `predicts` is true if the claim is about the predictions of a model.
+    `predicts` is true if the claim is about a model's predictions.
     """
 
     sha256: str
@@ -144,7 +144,7 @@ COMPARED = ("primary", "secondary", "adjusted", "specification")
 
 
 def _is_elsewhere(key: str, results: Results) -> bool:
-    """Check whether a table is part of another one, or of a figure's downloadable numbers."""
+    """Check whether a table is shown as part of another, or in a figure's downloadable numbers."""
     endpoint, _, plain = key.rpartition(".")
     if plain in COMPARED:
         return plain != "adjusted" or bool(endpoint) or "univariable" in results.tables
@@ -152,7 +152,7 @@ def _is_elsewhere(key: str, results: Results) -> bool:
 
 
 def _effects(results: Results, name: str, facts: Facts) -> Table:
-    """Build a table of every test: endpoint, model, patients, events, effect and p."""
+    """Build a table with every test: endpoint, model, patients, events, effect and p-value."""
     several = len({test.part for test in results.tests}) > 1
     rows, notes = [], list[str]()
     for test in results.tests:
@@ -174,7 +174,7 @@ def _effects(results: Results, name: str, facts: Facts) -> Table:
 
 
 def _basis(results: Results) -> list[Table]:
-    """Build the table of the verdict's argument: each rule, whether it speaks for or against."""
+    """Build the table behind the verdict: each rule, and whether it supports or opposes it."""
     words = {"for": "for", "against": "against", "prevents": "against", "limits": "limits"}
     rows = [
         [Cell(capitalize(reason.rule)), Cell(words[reason.outcome]), Cell(reason.text)]
@@ -189,7 +189,7 @@ def _scale(tests: Sequence[TestOutcome]) -> str:
 
 
 def _lost_to_covariates(tests: Sequence[TestOutcome]) -> float:
-    """Compute the share of the primary test's patients who are not in the adjusted model."""
+    """Compute the share of the primary test's patients missing from the adjusted model."""
     counts = {test.part: test.n for test in tests if test.role == "primary" and test.n}
     for test in tests:
         if test.id == "adjusted" and test.n and test.part in counts:
@@ -326,11 +326,11 @@ COLUMNS = (
 
 
 PROPER = ("Kaplan", "Fine", "Gray", "Table")
-"""Proper nouns with which a title may begin."""
+"""Proper nouns that can begin a title."""
 
 
 def _place(key: str) -> tuple[int, str, int]:
-    """Sort primary results first, then secondary endpoints, then the specification curve."""
+    """Return a sort key: primary results, secondary endpoints, then the specification curve."""
     endpoint, _, plain = key.rpartition(".")
     for curve in CURVES:
         if plain.endswith(f"_{curve}"):
@@ -353,11 +353,11 @@ def title_of(key: str) -> str:
 
 
 LOSSES = ("population", "exposure", "outcome", "follow-up", "stratum")
-"""Steps that each start from the patients left by the previous one."""
+"""Patient-flow steps that each start from the patients left by the previous step."""
 
 
 def _flow(results: Results) -> list[Table]:
-    """Build tables of the files' content and of the patients left after each step.
+    """Build tables of the files' contents and of the patients remaining after each step.
 
     If the exposure was refused, no patients were compared.
     """
@@ -401,7 +401,7 @@ SINGLE_NUMBERS = (
 
 
 def _single_numbers(name: str, facts: Facts) -> list[Table]:
-    """Build a table of numbers found in no other: cut-points, mean survival, E-values, etc."""
+    """Build a table of numbers not in other tables: cut-points, mean survival, E-values, etc."""
     rows = [
         [Cell(words), Cell("", f"{name}.{key}")]
         for words, key in SINGLE_NUMBERS
@@ -435,7 +435,7 @@ CONTROLS = (
 
 
 def _controls(name: str, facts: Facts) -> list[Table]:
-    """Build a table of the controls that ran, with the size and p-value of each by key."""
+    """Build a table of the controls that ran, with the effect size and p-value of each by key."""
     rows = [
         [Cell(words), Cell("", f"{name}.{size}"), Cell("", f"{name}.{p}")]
         for words, size, p in CONTROLS
@@ -456,7 +456,7 @@ COMPLETE = "Both columns are of the patients with all covariates."
 
 
 def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> Table:
-    """Build a table of results, with the most informative columns first, and groups by name."""
+    """Build a results table with the most informative columns first and groups by name."""
     named = rows[0] if rows and rows[0].get("variable") == "group" else {}
     rows = rows[1:] if named else rows
     found = dict.fromkeys(column for row in rows for column in row if row[column] != "")
@@ -472,7 +472,7 @@ def _table(title: str, rows: list[dict[str, str]], name: str, facts: Facts) -> T
 
 
 def _cell(text: str, name: str, facts: Facts) -> Cell:
-    """Make a cell that shows the number if the text is a key, and the text verbatim otherwise."""
+    """Make a cell with the number if the text is a key, or with the text verbatim otherwise."""
     key = f"{name}.{text}"
     return Cell(text=text, key=key if facts.contains(key) else None)
 

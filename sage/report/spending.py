@@ -1,4 +1,4 @@
-"""Time, tokens and cost of each step of a run, from its event log, outputs and paid calls."""
+"""Time, tokens and cost of each step in a run, from its event log, outputs and paid calls."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sage.run.folder import RunFolder
 
 
 class Spending(Strict):
-    """A step of a run: completed executions, duration, and cost of model calls.
+    """A step in a run: completed executions, duration, and cost of model calls.
 
-    `unanswered` counts paid calls that gave no whole reply, `estimated` those whose tokens no
-    server reported.
+    `unanswered` counts paid calls that returned no complete reply, `estimated` those for
+    which the server reported no token counts.
     """
 
     step: str
@@ -34,7 +34,7 @@ class Spending(Strict):
 def spending(folder: RunFolder) -> list[Spending]:
     """Build a row per completed step and hypothesis, in order of first completion.
 
-    The counts come from the outputs, as in the report, so that a replay shows the same numbers.
+    As in the report, the counts come from the outputs, so a replay shows the same numbers.
     """
     rows: _Rows = {}
     for event in folder.events():
@@ -57,7 +57,7 @@ def spending(folder: RunFolder) -> list[Spending]:
 
 
 def list_paid(folder: RunFolder) -> list[Spending]:
-    """List what was actually paid, including failed and unfinished steps but not cached replies."""
+    """List actual payments, including failed and unfinished steps but not cached replies."""
     rows: _Rows = {
         (row.step, row.hypothesis): {name: float(getattr(row, name)) for name in _FIELDS}
         for row in spending(folder)

@@ -1,1 +1,1 @@
-"""The state machine of a run, on LangGraph."""
+"""The state machine of a run, built on LangGraph."""

@@ -1,8 +1,7 @@
-"""Agents of plugins (entry points `sage.agents`) as tools of the suite "agents".
+"""Plugin agents (entry points `sage.agents`) as tools in the "agents" suite.
 
-Each agent's `reads` and `returns` are the tool's input and output. The agent runs with the
-configured reasoner: either its rule or the model that the settings name. Agents of plugins (entry
-points `sage.agents`) offered as tools of the suite "agents".
+Each agent's `reads` and `returns` are the tool's input and output. The agent runs with
+the configured reasoner: either its rule or the model that the settings name.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from sage.core.plugins import find_plugins, load_plugin
 
 
 def make_tool(agent: Agent[Any, Any], version: str) -> ToolSpec:
-    """Build the tool that asks an agent."""
+    """Build a tool that queries an agent."""
 
     def ask_agent(given: Any, context: ToolContext) -> Any:
         from sage.run.wiring import make_reasoner

@@ -42,7 +42,7 @@ KEPT_SETTINGS = (
     "structured",
     "repairs",
 )
-"""Settings that a resumed run keeps from its start."""
+"""Settings that a resumed run keeps from when it started."""
 
 
 def begin(
@@ -58,15 +58,16 @@ def begin(
     Parameters
     ----------
     out : the run's folder; by default, a new folder in `settings.runs_dir`
-    progress : called with stage, steps done and total steps while a graph is built
-    agree : called with the question's contract before anything runs; raises `InputError` to stop;
-        by default, a question that cannot be answered or loses a part does
+    progress : called with the stage, steps done and total steps while a graph is built
+    agree : called with the question's contract before anything runs; raises `InputError` to
+        stop. By default, a question that cannot be answered or was only partly understood
+        stops the run
 
     Raises
     ------
     InputError
-        If the prompt is empty or cannot be answered on this cohort, if the graph, corpus or cohort
-        is missing, unfit or about another disease; or if `out` is not empty.
+        If the prompt is empty or cannot be answered on this cohort; if the graph, corpus or
+        cohort is missing, unfit or about another disease; or if `out` is not empty.
     """
     spec = spec.resolve()
     rules = settings.effective_reasoner == "rules"
@@ -100,7 +101,7 @@ def begin(
 
 
 def _check(services: Services, measured: Path) -> None:
-    """Load the run's inputs, and compute its measurements into the folder `measured`."""
+    """Load and check the run's inputs, and compute its measurements into the `measured` folder."""
     spec = services.spec
     _ = services.sandbox  # reports that none works here, and loads while the rest is checked
     if services.second_cohort is not None:
@@ -154,7 +155,7 @@ def _draft_manifest(spec: RunSpec, settings: Settings, root: Path, kg: Path) -> 
 
 
 def _hash_graph(path: Path) -> str:
-    """Compute the SHA-256 of the GraphML file or of the file inside a graph folder."""
+    """Compute the SHA-256 of a GraphML file or of the file inside a graph folder."""
     if not path.is_dir():
         return hash_file(path)
     found = sorted(path.glob("*.graphml"))
@@ -164,7 +165,7 @@ def _hash_graph(path: Path) -> str:
 
 
 def open_run(name: str) -> RunFolder:
-    """Find a run by name in the runs folder given by the settings."""
+    """Find a run by name in the configured runs folder."""
     return find_run(name, settings_module.load().runs_dir)
 
 
@@ -174,8 +175,8 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
     Raises
     ------
     InputError
-        If another process has locked the run, one of its files was changed, its checkpoints stayed
-        with the run from which it was copied, or its model endpoint is not set.
+        If another process has locked the run, one of its files was changed, its checkpoints
+        were not copied along with the run, or its model endpoint is not set.
     """
     folder = open_run(name)
     folder.hold()

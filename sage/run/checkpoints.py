@@ -26,7 +26,7 @@ UNUSABLE = {
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM,
 }  # fmt: skip
-"""Errors of a disk or another process, after which a file is as whole as before."""
+"""Errors from a disk or another process, after which a file is still intact."""
 MODULES = (
     "agents.feasibility.types",
     "agents.interpreter.agent",
@@ -45,7 +45,7 @@ MODULES = (
 
 @lru_cache(maxsize=1)
 def allowed() -> tuple[tuple[str, str], ...]:
-    """List (module, class) of every model and enum that a checkpoint may contain."""
+    """List (module, class) for every model and enum that a checkpoint may contain."""
     found = set()
     for name in MODULES:
         for value in vars(importlib.import_module(name)).values():
@@ -55,7 +55,7 @@ def allowed() -> tuple[tuple[str, str], ...]:
 
 
 def serializer() -> JsonPlusSerializer:
-    """Make a msgpack serializer without pickle that refuses other than SAGE's own types."""
+    """Make a msgpack serializer, without pickle, that accepts only SAGE's own types."""
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=allowed())
@@ -107,7 +107,7 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
 
 
 def _rename_thread(connection: sqlite3.Connection, manifest: Manifest) -> None:
-    """Rename the original's thread to the copy's in the checkpoint file of a copied run."""
+    """In a copied run's checkpoint file, rename the original's thread to the copy's."""
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     for table in ("checkpoints", "writes"):
         if manifest.copied_thread and (table,) in tables:

@@ -1,4 +1,4 @@
-"""A frozen contract in sentences, for the interpreter and the report."""
+"""Rendering of a frozen contract as sentences, for the interpreter and the report."""
 
 from __future__ import annotations
 

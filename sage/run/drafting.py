@@ -49,13 +49,13 @@ def draft_hypotheses(
 ) -> list[Draft]:
     """Draft `wanted` candidates and return the best `kept` of them.
 
-    If the subgroup in the question has too few patients, the claim is redesigned for all patients,
-    with a note.
+    If the question's subgroup has too few patients, the claim is redesigned for all patients,
+    and a note is added.
 
     Raises
     ------
     InputError
-        If the scientist finds nothing that can be tested on the cohort.
+        If the scientist finds no claim that can be tested on the cohort.
     """
     first = f"h{len(drafts) + 1}"
     try:
@@ -140,7 +140,7 @@ def _draft_once(
 
 
 def _with_reported(bench: Workbench, draft: Draft) -> Draft:
-    """Add what papers report on the claim's variables; what is contrary counts against it."""
+    """Add published findings on the claim's variables; contrary findings count against it."""
     reported = list_reported(bench, draft.hypothesis, draft.concepts)
     contrary = {
         (item.citation.key, item.citation.quote): item.citation
@@ -169,7 +169,7 @@ def _without_hypothesis(cohort: str, why: str) -> InputError:
 def _testable(
     bench: Workbench, answer: Candidates, question: Question, brief: OntologyBrief
 ) -> tuple[list[Proposal], list[RankParts], list[SetAside]]:
-    """Split proposals into those testable on the cohort, with their rank criteria, and the rest."""
+    """Split proposals into those testable on the cohort, with ranking criteria, and the rest."""
     known = bench.cohort.dictionary
     proposals, aside = without_rewordings(answer, lambda item: settle_fields(item, known).statement)
     able, parts = [], []
@@ -213,7 +213,7 @@ def _rate(
 
     Parameters
     ----------
-    order : order before the tournament, which determines the pairs of the first round
+    order : order before the tournament, which determines the first round's pairs
     first : prefix of the names under which the comparisons are stored
     """
     contenders = [

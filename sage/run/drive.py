@@ -1,4 +1,4 @@
-"""Functions that drive a run's state machine: start it, or resume after a checkpoint or a kill."""
+"""Functions that start a run's state machine or resume it after a checkpoint or a kill."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pause:
-    """A checkpoint that waits for a person: a review of hypotheses, or an escalated analysis."""
+    """A checkpoint that waits for a person: a hypothesis review or an escalated analysis."""
 
     kind: Literal["review", "escalation"]
     waiting: tuple[str, ...]
@@ -29,13 +29,13 @@ class Pause:
 def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause | None:
     """Run until the next checkpoint that needs a person, or to the end (None).
 
-    `answer` maps interrupt ids to the values for which they were waiting. Without an answer, a run
+    `answer` maps interrupt ids to the values they were waiting for. Without an answer, a run
     continues from its last checkpoint; finished nodes do not run again.
 
     Raises
     ------
     Paused
-        If somebody asked the run to pause; the current step is finished, the next is not started.
+        If a pause was requested; the current step is completed and the next is not started.
     """
     from langgraph.types import Command
     from langsmith import tracing_context
@@ -93,7 +93,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
 
 
 def advance_to_person(services: Services, answer: dict[str, Any] | None = None) -> Pause | None:
-    """Advance as `advance` does, continuing through the review if it is auto-approved."""
+    """Advance like `advance`, but continue through the review if it is auto-approved."""
     pause = advance(services, answer)
     while pause and pause.kind == "review" and services.spec.auto_approve:
         decisions = tuple(
@@ -104,7 +104,7 @@ def advance_to_person(services: Services, answer: dict[str, Any] | None = None) 
 
 
 def _trace_decisions(services: Services, answer: dict[str, Any]) -> None:
-    """Record a person's decisions as turns of the trace."""
+    """Record a person's decisions as turns in the trace."""
     for value in answer.values():
         for decision in value.get("decisions", []):
             who = "passed without a person" if decision["automatic"] else decision["action"]
@@ -115,7 +115,7 @@ def _trace_decisions(services: Services, answer: dict[str, Any]) -> None:
 
 
 def find_pause(services: Services) -> Pause | None:
-    """Return the pause at which the run is waiting, without running anything."""
+    """Return the pause at which the run is waiting, without executing any step."""
     from sage.run.graph import build
 
     with checkpointer(services) as saver:
@@ -136,13 +136,13 @@ def _pause(snapshot: Any) -> Pause | None:
 def review_answer(
     services: Services, pause: Pause, decisions: tuple[Decision, ...]
 ) -> dict[str, Any]:
-    """Build the value for which the review checkpoint is waiting.
+    """Build the value that the review checkpoint is waiting for.
 
     Raises
     ------
     InputError
-        If a decision is about a hypothesis that is not waiting, or fewer people than the setting
-        `reviewers` agreed on it, through whatever door it came.
+        If a decision is about a hypothesis that is not waiting, or if fewer people agreed on
+        it than the `reviewers` setting requires, regardless of the interface used.
     """
     need = services.settings.reviewers
     if need > 1 and any(len(set(decision.reviewers)) < need for decision in decisions):
@@ -165,12 +165,12 @@ def review_answer(
 
 
 def escalation_answer(pause: Pause, action: Literal["retry", "abandon"]) -> dict[str, Any]:
-    """Build the value that is sent to every waiting escalation checkpoint."""
+    """Build the value sent to every waiting escalation checkpoint."""
     return {interrupt: {"action": action} for interrupt in pause.interrupts}
 
 
 def escalation_detail(folder: RunFolder, waiting_for: tuple[str, ...]) -> str:
-    """Explain why the waiting analyses failed, and which file to fix."""
+    """Explain why the waiting analyses failed and which file to fix."""
     found = []
     for name in waiting_for:
         outcome = read_json(folder.output(f"coding-{name}"))["output"]

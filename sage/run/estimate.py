@@ -27,20 +27,20 @@ ONCE = {
     "ontologist": 1,
     "scientist": BOUNDS.turns,
 }
-"""Agents that are asked once for all hypotheses, with their maximum number of turns."""
+"""Agents called once for all hypotheses, with their maximum number of turns."""
 LOOK = 1500
-"""Tokens assumed to be added to the next prompt by a tool's result."""
+"""Tokens that a tool's result is assumed to add to the next prompt."""
 GUESSED_REPLY = 1500
-"""Tokens assumed for a reply that does not occur in the recorded run."""
+"""Tokens assumed for a reply missing from the recorded run."""
 CRITICS = ("prover", "verifier", "judge")
 
 
 class AgentEstimate(Strict):
-    """An agent's usual share of a run, and the maximum with every round and revision.
+    """An agent's typical share of a run, and the maximum with every round and revision.
 
-    Tokens are summed over all calls. USD is None if the model has no prices. `room` is what the
-    model's declared context leaves a prompt; a prompt that does not fit is "shortened" by items, or
-    not sent where its fixed part alone is too long ("no").
+    Tokens are summed over all calls. USD is None if the model has no prices. `room` is the
+    space left for a prompt in the model's declared context; a prompt that does not fit is
+    "shortened" by dropping items, or not sent ("no") if its fixed part is already too long.
     """
 
     agent: str
@@ -58,7 +58,7 @@ class AgentEstimate(Strict):
 
 
 class RunEstimate(Strict):
-    """The estimates of a run's agents and their sums; USD is None if a model has no prices."""
+    """Estimates for a run's agents with their totals; USD is None if a model has no prices."""
 
     reasoner: Literal["rules", "chat"]
     agents: tuple[AgentEstimate, ...] = ()
@@ -67,13 +67,14 @@ class RunEstimate(Strict):
 
 
 def estimate(settings: Settings, hypotheses: int) -> RunEstimate:
-    """Estimate each agent's calls, tokens and cost; nothing for a run without a model.
+    """Estimate each agent's calls, tokens and cost; empty for a run without a model.
 
-    The maximum number of calls follows from the rounds and revisions in the settings; all other
-    numbers are taken from the recorded run.
+    The maximum number of calls follows from the rounds and revisions in the settings; all
+    other numbers are taken from the recorded run.
 
-    Refused replies that are sent back (at most `repairs` times) are not counted. Neither are a
-    reasoning model's thoughts, except within `max_tokens`, which limits the maximum reply.
+    Rejected replies that are sent back (at most `repairs` times) are not counted. A reasoning
+    model's thoughts are not counted either, except within `max_tokens`, which limits the
+    maximum reply.
     """
     if settings.effective_reasoner == "rules":
         return RunEstimate(reasoner="rules")
@@ -99,12 +100,12 @@ def estimate(settings: Settings, hypotheses: int) -> RunEstimate:
 
 
 def _guess_size(agent: Agent[Any, Any]) -> tuple[int, int]:
-    """Estimate the tokens of prompt (with schemas) and reply for a call that was not recorded."""
+    """Estimate the prompt tokens (with schemas) and reply tokens for an unrecorded call."""
     return estimate_tokens(agent.prompt.text) + _fixed_tokens(agent), GUESSED_REPLY
 
 
 def _fixed_tokens(agent: Agent[Any, Any]) -> int:
-    """Estimate the tokens of an agent's schema and tools, which each call sends again."""
+    """Estimate the tokens in an agent's schema and tools, which are resent with each call."""
     tools = [tool.wire() for tool in agent.tools]
     if agent.name == "scientist":
         tools = [Tool(name, summary, takes, repr).wire() for name, summary, takes, _ in LOOKS]
@@ -113,7 +114,7 @@ def _fixed_tokens(agent: Agent[Any, Any]) -> int:
 
 
 def _most_calls(name: str, settings: Settings, hypotheses: int) -> int:
-    """Compute the maximum number of calls of an agent."""
+    """Compute an agent's maximum number of calls."""
     revised = hypotheses * (settings.revisions + 1)
     if name == TOURNAMENT.name:
         return comparisons(settings.drafts) if settings.tournament else 0
@@ -164,7 +165,7 @@ def _estimate_agent(
 
 @lru_cache(maxsize=1)
 def _recorded_sizes() -> dict[str, list[tuple[int, int]]]:
-    """Return the tokens of each recorded prompt, schema and tools, and of its reply, by schema."""
+    """Return token counts for each recorded prompt, schema, tools and reply, by schema."""
     folder = data_folder("recordings") / RECORDED
     fixed = {agent.returns.__name__: _fixed_tokens(agent) for agent in AGENTS}
     sizes: dict[str, list[tuple[int, int]]] = {}
@@ -182,7 +183,7 @@ def describe_misfits(settings: Settings, contexts: Mapping[str, int] | None = No
 
     Parameters
     ----------
-    contexts : contexts that a server reports, by model, for models that declare none
+    contexts : context lengths reported by a server, by model, for models that declare none
     """
     found = []
     for role in Role:

@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 
 def suffix(hypothesis_id: str, round_number: int) -> str:
-    """Return the suffix of an output's name, made of hypothesis and revision."""
+    """Return the suffix of an output's name, composed of hypothesis and revision."""
     return hypothesis_id if round_number == 0 else f"{hypothesis_id}-r{round_number}"
 
 
 def expansion(services: Services, state: HypothesisState) -> dict[str, Any]:
     """Expand the reviewed hypothesis; in a revision, sharpen it to address the critics' reasons.
 
-    A revision starts from the one before, so that its narrowing is kept.
+    A revision starts from the previous version, so that earlier narrowing is kept.
     """
     reviewed = state["reviewed_one"]
     name, number = reviewed.hypothesis.id, state.get("round", 0)
@@ -67,7 +67,7 @@ def expansion(services: Services, state: HypothesisState) -> dict[str, Any]:
 
 
 def novelty(services: Services, state: HypothesisState) -> dict[str, Any]:
-    """Debate the novelty; ask for a revision while it is below the threshold and rounds remain."""
+    """Debate novelty; request a revision while it is below the threshold and rounds remain."""
     from agents.novelty.debate import hold_debate, retriever
     from agents.novelty.types import DebateSettings
 
@@ -107,7 +107,7 @@ def novelty(services: Services, state: HypothesisState) -> dict[str, Any]:
 
 
 def _describe_novelty(outcome: DebateOutcome) -> str:
-    """Describe what was found in a sentence, in the rules' words or as a count of records."""
+    """Describe the novelty findings in a sentence: the rules' words or a count of records."""
     from agents.novelty.coverage import explain_irrelevance
 
     if not outcome.judged:
@@ -122,7 +122,7 @@ def _describe_novelty(outcome: DebateOutcome) -> str:
 
 
 def after_novelty(state: dict[str, Any]) -> Literal["expansion", "feasibility"]:
-    """Return to expansion if the critics asked for a revision, or continue to feasibility."""
+    """Return to expansion if the critics requested a revision, or continue to feasibility."""
     return "expansion" if state.get("reasons") else "feasibility"
 
 
@@ -134,7 +134,7 @@ def _terms(expanded: ExpandedHypothesis) -> list[str]:
 
 
 def feasibility(services: Services, state: HypothesisState) -> dict[str, Any]:
-    """Judge feasibility from the gathered evidence, before anything is computed."""
+    """Assess feasibility from the gathered evidence, before anything is computed."""
     from agents.coding.controller import LIMITS
     from agents.feasibility.agent import FEASIBILITY
     from agents.feasibility.collect import gather
@@ -221,7 +221,7 @@ def coding(services: Services, state: HypothesisState) -> dict[str, Any]:
 
 
 def after_coding(state: dict[str, Any]) -> Literal["close", "escalation"]:
-    """Escalate an analysis that never succeeded to a person."""
+    """Escalate an analysis to a person if it never succeeded."""
     return "close" if state["coding_status"] == "done" else "escalation"
 
 
@@ -241,7 +241,7 @@ def after_escalation(state: dict[str, Any]) -> Literal["coding", "close"]:
 
 
 def judge(services: Services, state: RunState) -> dict[str, Any]:
-    """Reach the final verdicts, now that the ledger contains every claim of the run."""
+    """Reach the final verdicts once the ledger contains every claim in the run."""
     with services.node("judge"):
         finalize_verdicts(
             services,
@@ -312,9 +312,9 @@ def close(_: Services, state: HypothesisState) -> dict[str, Any]:
 def rank(evaluations: list[Evaluation], parts: Mapping[str, RankParts]) -> list[str]:
     """Rank hypotheses that answer the question as asked first, then by expected information.
 
-    All criteria were known before any outcome was read. If novelty was judged in the debate, its
-    score (out of 10) replaces the count of records. Infeasible hypotheses come last. The verdict is
-    not used: a ranking by outcome would reward chance.
+    All criteria were fixed before any outcome was read. If novelty was assessed in the
+    debate, its score (out of 10) replaces the count of records. Infeasible hypotheses come
+    last. The verdict is not used: ranking by outcome would reward chance.
     """
 
     def information(evaluation: Evaluation) -> float:
@@ -334,7 +334,7 @@ def rank(evaluations: list[Evaluation], parts: Mapping[str, RankParts]) -> list[
 
 
 def report(services: Services, state: RunState) -> dict[str, Any]:
-    """Rank the hypotheses, save the state from which the report is built, and build the report."""
+    """Rank the hypotheses, save the state needed for the report, and build the report."""
     from sage.report.build import write_report
     from sage.report.candidates import rankings
     from sage.report.crate import write_crate
@@ -366,7 +366,7 @@ def report(services: Services, state: RunState) -> dict[str, Any]:
 
 
 def _draw_measured(services: Services, name: str) -> None:
-    """Draw what was measured on slides, if the cohort states where its maps are."""
+    """Draw the slide measurements if the cohort declares where its maps are."""
     from sage.report.fields import FOLDER, draw_measured
     from validation.contracts.contract import FrozenContract, read_claim
 

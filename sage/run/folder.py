@@ -1,4 +1,4 @@
-"""The folder of a run: manifest, event log, a JSON file per agent output, and computed results."""
+"""The run folder: manifest, event log, a JSON file per agent output, and computed results."""
 
 from __future__ import annotations
 
@@ -49,14 +49,15 @@ CHANGING: dict[str, Any] = {
 
 
 class HeldError(InputError):
-    """Another process is working on the run or the campaign."""
+    """Error raised when another process is working on the run or the campaign."""
 
 
 class Manifest(Strict):
-    """The spec of a run, and the facts found when it started. Contains no secret.
+    """The run's spec and facts recorded at its start, without secrets.
 
-    `kg_hash` is the SHA-256 of the graph, `settings` those that a resumed run keeps, `endpoint` the
-    model server without credentials, `sealed` the head of the file record at the last pause.
+    `kg_hash` is the SHA-256 of the graph, `settings` are those that a resumed run keeps,
+    `endpoint` is the model server without credentials, and `sealed` is the head of the file
+    record at the last pause.
     """
 
     format: int = FORMAT
@@ -85,7 +86,7 @@ class Manifest(Strict):
 
     @property
     def campaign(self) -> str:
-        """Campaign whose online error control the claims share; a confirming run is its own."""
+        """Campaign whose online error control applies; a confirmation run has its own."""
         return self.spec.campaign or (self.id if self.spec.confirms else "")
 
     def digest(self) -> str:
@@ -98,7 +99,7 @@ LOOKS = 6
 
 
 class RunFolder:
-    """Paths, manifest, event log and record of a run."""
+    """Paths, manifest, event log and file record of a run."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -153,28 +154,28 @@ class RunFolder:
         return manifest
 
     def verify(self, *, under_way: bool = False, pages: bool = True) -> None:
-        """Refuse a folder whose files are not as the run left them (see `Record.verify`).
+        """Reject a folder whose files differ from those the run left (see `Record.verify`).
 
-        A run being resumed (`under_way`) may contain what an interrupted step left, and a program
-        that a person was asked to fix.
+        A run being resumed (`under_way`) may contain files left by an interrupted step, and a
+        program that a person was asked to fix.
         """
         manifest = self.manifest()
         mended = under_way and manifest.status == "escalated"
         self.record.verify(manifest.sealed, under_way=under_way, mended=mended, pages=pages)
 
     def verify_resting(self) -> RunFolder:
-        """Verify the files before they are shown, unless a process is changing them right now."""
+        """Verify the files before they are shown, unless a process is currently changing them."""
         if not find_holder(self):
             self.verify(under_way=True)
         return self
 
     def verified(self, path: Path) -> Path:
-        """Return a file of the run that a person is about to read, after verifying the run.
+        """Return a run file that a person is about to read, after verifying the run.
 
         Raises
         ------
         InputError
-            If the file does not exist, or a file of the run is not as the run left it.
+            If the file does not exist, or a run file is not as the run left it.
         """
         if not path.is_file() or path.is_symlink():
             raise InputError(f"run {self.id} has no {path.relative_to(self.root)}")
@@ -203,15 +204,15 @@ class RunFolder:
             self._held.close()
 
     def adopt(self) -> Manifest:
-        """Return the manifest of a held run, updating it if the folder was moved or copied.
+        """Return a locked run's manifest, updating it if the folder was moved or copied.
 
         A copy next to its original becomes a separate run that names the original as its parent.
 
         Raises
         ------
         InputError
-            If a file is not as the run left it, since a run never continues from modified files, or
-            if another folder next to it contains the same run and neither is at the original
+            If a file is not as the run left it, since a run never continues from modified files,
+            or if another folder next to it contains the same run and neither is at the original
             location.
         """
         self.verify(under_way=True)
@@ -236,7 +237,7 @@ class RunFolder:
         return manifest
 
     def _is_copy(self, manifest: Manifest) -> bool:
-        """Check whether a folder elsewhere than its manifest says was copied rather than moved."""
+        """Check whether a folder not at its manifest's location was copied rather than moved."""
         if names_run(Path(manifest.place), manifest.run_id):
             return True
         beside = [
@@ -261,12 +262,12 @@ class RunFolder:
             append_line(self.events_path, json.dumps(line, ensure_ascii=False))
 
     def events(self) -> list[dict[str, Any]]:
-        """Return all events, omitting any line that a killed process left incomplete."""
+        """Return all events, ignoring any line that a killed process left incomplete."""
         return read_lines(self.events_path)
 
 
 def find_holder(run: RunFolder) -> str:
-    """Return the process that has locked the run, on any machine; empty if there is none.
+    """Return the process that has locked the run, on any machine; empty if not locked.
 
     The lock is checked rather than the process ID, because process IDs are reused.
     """
@@ -283,15 +284,16 @@ def find_holder(run: RunFolder) -> str:
 
 
 def describe_status(run: RunFolder) -> str:
-    """Return the run's status; "interrupted" if it should be running but is not locked."""
+    """Return the run's status, or "interrupted" if it should be running but is not locked."""
     status: str = run.manifest().status
     return "interrupted" if status == "running" and not find_holder(run) else status
 
 
 def take_lock(path: Path, what: str) -> IO[str]:
-    """Lock a file for this process until it is closed, and write into it who has locked it.
+    """Lock a file for this process until it is closed, and write the lock holder into it.
 
-    The lock is tried several times, because processes that check it also hold it for a moment.
+    Locking is tried several times, because processes that check the lock also hold it
+    briefly.
 
     Raises
     ------
@@ -328,14 +330,14 @@ def names_run(root: Path, run_id: str) -> bool:
 
 
 def new_id(prompt: str) -> str:
-    """Make a readable, unique run id from the date, the time and the first words of the prompt."""
+    """Make a readable, unique run id from the date, time and first words of the prompt."""
     words = re.findall(r"[a-z0-9]+", prompt.lower())[:4]
     stamp = clock.now().strftime("%Y%m%d-%H%M%S")
     return f"{stamp}-{'-'.join(words)[:40] or 'run'}-{secrets.token_hex(2)}"
 
 
 def find_run(name: str, runs_dir: Path) -> RunFolder:
-    """Find the run called `name`: a path, an id, the unique beginning of an id, or "last".
+    """Find a run by `name`: a path, an id, a unique id prefix, or "last".
 
     Raises
     ------
@@ -368,7 +370,7 @@ N = TypeVar("N", bound=Named)
 
 
 def match_name(name: str, folders: Sequence[N]) -> list[N]:
-    """Select the folder with this name, or else those whose names begin with it."""
+    """Select the folder with this name, or else the folders whose names start with it."""
     exact = [folder for folder in folders if folder.root.name == name]
     return exact or [folder for folder in folders if folder.root.name.startswith(name)]
 

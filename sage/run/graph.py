@@ -1,7 +1,7 @@
 """The state machine: its nodes, the part of the state each node sees, and the edges.
 
-A node's window lists the channels that it may read; LangGraph passes it nothing else. The windows
-implement the design's table of contexts, so widening one is a design change.
+A node's window lists the channels that it may read; LangGraph passes it nothing else. The
+windows implement the design's table of contexts, so widening a window is a design change.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ INTERPRETATION: Windows = {
 
 
 def _with_nodes(services: Services, state: Any, windows: Windows) -> Any:
-    """Build a graph over `state` whose nodes see the channels of their windows."""
+    """Build a graph over `state` whose nodes see only the channels in their windows."""
     from langgraph.graph import StateGraph
 
     graph: Any = StateGraph(state)
@@ -56,7 +56,7 @@ def _with_nodes(services: Services, state: Any, windows: Windows) -> Any:
 
 
 def after_review(state: RunState) -> Any:
-    """Go to the scientist if another hypothesis is wanted; otherwise evaluate the approved ones."""
+    """Go to the scientist if another hypothesis is requested; else evaluate the approved ones."""
     from langgraph.types import Send
 
     if state.get("wishes"):
@@ -80,17 +80,17 @@ def _undecided(state: RunState) -> bool:
 
 
 def after_scientist(state: RunState) -> Any:
-    """Go to the review; if a redesign or a wish led to no draft, continue without it."""
+    """Continue to the review, or skip it if a redesign or a wish produced no draft."""
     return "review" if _undecided(state) else after_review({**state, "wishes": []})
 
 
 def after_redesign(state: RunState) -> str:
-    """Go back to the scientist if an infeasible claim is to be redesigned; else to the judge."""
+    """Return to the scientist to redesign an infeasible claim, or continue to the judge."""
     return "scientist" if state.get("wishes") else "judge"
 
 
 def build_evaluation(services: Services) -> Any:
-    """Build the graph that evaluates one hypothesis, from expansion to coding."""
+    """Build the graph that evaluates a single hypothesis, from expansion to coding."""
     from langgraph.graph import END, START
 
     graph = _with_nodes(services, HypothesisState, EVALUATION)
@@ -108,7 +108,7 @@ def build_evaluation(services: Services) -> Any:
 
 
 def build_interpretation(services: Services) -> Any:
-    """Build the graph that interprets one tested hypothesis."""
+    """Build the graph that interprets a single tested hypothesis."""
     from langgraph.graph import END, START
 
     graph = _with_nodes(services, InterpretationState, INTERPRETATION)
@@ -119,7 +119,7 @@ def build_interpretation(services: Services) -> Any:
 
 
 def after_judging(state: RunState) -> Any:
-    """Interpret each tested hypothesis; if there is none, go straight to the report."""
+    """Interpret each tested hypothesis, or go straight to the report if there is none."""
     from langgraph.types import Send
 
     tested = state.get("tested", [])
@@ -130,7 +130,7 @@ def after_judging(state: RunState) -> Any:
 
 
 def build(services: Services) -> Any:
-    """Build the graph of the whole run."""
+    """Build the graph for a whole run."""
     from langgraph.graph import END, START
 
     graph = _with_nodes(services, RunState, RUN)

@@ -24,9 +24,10 @@ QUERIES = 3
 def path_generation(services: Services, state: RunState) -> dict[str, Any]:
     """Turn the prompt into a graph query, search the graph, and keep the best paths.
 
-    A query that leads to no path is returned to the agent a limited number of times. If the graph
-    has no path, or is about another disease, a question about variables of the cohort continues
-    without paths: the claim is tested as asked, and the literature shows what is known about it.
+    A query that finds no path is returned to the agent a limited number of times. If the
+    graph has no path, or is about another disease, a question about variables in the cohort
+    continues without paths: the claim is tested as asked, and the literature shows what is
+    known about it.
     """
     with services.node("path_generation"):
         question = state.get("question") or Question(prompt=state["prompt"])
@@ -57,14 +58,14 @@ def path_generation(services: Services, state: RunState) -> dict[str, Any]:
 
 
 def _direct(question: Question) -> bool:
-    """Check whether the question itself names what the cohort can compare."""
+    """Check whether the question itself names exposures that the cohort can compare."""
     return any(part.variables for part in question.testable(PartRole.EXPOSURE))
 
 
 def _walk(services: Services, prompt: str, query: PathQuery) -> PathSearch:
     """Search between the query's concepts or, without any, between those named in the prompt.
 
-    A query may name types ("genes"), which the graph search reads from a sentence.
+    A query may name types ("genes"), which the graph search parses from a sentence.
     """
     from kg.paths.find import find_paths
 
@@ -96,7 +97,7 @@ def ontologist(services: Services, state: RunState) -> dict[str, Any]:
 def scientist(services: Services, state: RunState) -> dict[str, Any]:
     """Draft candidates, rank them before anything is tested, and keep the best.
 
-    The number kept is what the run asks for, plus one for each wish of a reviewer.
+    The number kept is the number requested for the run, plus one for each reviewer's wish.
     """
     with services.node("scientist"):
         drafts: list[Draft] = list(state.get("drafts", []))
@@ -113,11 +114,11 @@ def scientist(services: Services, state: RunState) -> dict[str, Any]:
 
 
 REDESIGNS = 2
-"""Maximum number of a run's infeasible claims that go back to the scientist."""
+"""Maximum number of infeasible claims in a run that are returned to the scientist."""
 
 
 def redesign(services: Services, state: RunState) -> dict[str, Any]:
-    """Send infeasible claims back to the scientist with the reason, before the run ends."""
+    """Return infeasible claims to the scientist with the reason, before the run ends."""
     redesigned = list(state.get("redesigned", []))
     infeasible = [
         evaluation.hypothesis_id
@@ -143,7 +144,7 @@ def redesign(services: Services, state: RunState) -> dict[str, Any]:
 
 
 def _why_infeasible(services: Services, name: str) -> str:
-    """List the facts that ruled the claim out, blocking ones first, each with a remedy."""
+    """List the facts that made the claim infeasible, blocking ones first, then remedies."""
     from agents.feasibility.agent import read_evidence
 
     gathered = read_evidence(services.folder.output(f"evidence-{name}"))
@@ -156,8 +157,8 @@ def _why_infeasible(services: Services, name: str) -> str:
 def review(_: Services, state: RunState) -> dict[str, Any]:
     """Interrupt for the human review, and do nothing else.
 
-    The value sent back by `sage review` is a `ReviewAnswer`. Only waiting drafts are looked up in
-    it, so an id that is not waiting is ignored.
+    The value returned by `sage review` is a `ReviewAnswer`. Only waiting drafts are looked up
+    in it, so an id that is not waiting is ignored.
     """
     from langgraph.types import interrupt
 
@@ -185,8 +186,8 @@ def review(_: Services, state: RunState) -> dict[str, Any]:
 def accept(draft: Draft, decision: Decision) -> ReviewedHypothesis:
     """Return the hypothesis as approved by the reviewer.
 
-    An edit that changes the claim drops what was found for the old claim: its names for the
-    literature search, and every process and source that names none of the new exposures.
+    An edit that changes the claim discards findings for the old claim: its names for the
+    literature search, and every process and source that mentions none of the new exposures.
     """
     edited = decision.action == "edit" and decision.edited is not None
     hypothesis = decision.edited if edited and decision.edited else draft.hypothesis

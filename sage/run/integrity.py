@@ -1,9 +1,9 @@
 """The record of a run's files: an append-only hash chain, checked before a report is built.
 
-Each line contains a file name, the file's SHA-256 and the hash of the chain so far. A node records
-what it wrote when it ends; a file changed at any other time does not match the record, and no
-report is built from it. The record shows that a file was changed or lost, but not by whom: anyone
-who can write to the folder can also write a new record.
+Each line contains a file name, the file's SHA-256 and the hash of the chain so far. When
+a node ends, it records the files it wrote; a file changed at any other time does not
+match the record, and no report is built from it. The record shows that a file was changed
+or lost, but not by whom: anyone who can write to the folder can also write a new record.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from sage.core.files import naming
 
 NAME = "integrity.jsonl"
 JOURNALS = ("events.jsonl", "trace.jsonl", "spending.jsonl", "ledger.jsonl")
-"""Files that only grow; at the end of each step they are recorded up to their current length."""
+"""Append-only files; at the end of each step they are recorded up to their current length."""
 MANIFEST = "manifest.json"
 RECORDED = ("outputs", "hypotheses")
-"""Folders whose files are recorded, besides the pages, the manifest and the journals."""
+"""Folders with recorded files, in addition to the pages, the manifest and the journals."""
 PAGES = ("results.json", "report.html", "report.md", "ro-crate-metadata.json")
 """Files that the last step writes for people and other programs."""
 
@@ -35,7 +35,7 @@ Snapshot = dict[str, tuple[int, int, int]]
 
 @dataclass
 class _Chain:
-    """Content of the record: latest hash of each file, unfinished nodes, and head of the chain."""
+    """Content of the record: each file's latest hash, unfinished nodes, and the chain's head."""
 
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
@@ -63,7 +63,7 @@ class Record:
     def snapshot(self, *, journals: bool = False) -> Snapshot:
         """Return the current size, change time and inode of every recorded file.
 
-        The time of change, unlike that of modification, cannot be set back.
+        Unlike the modification time, the change time cannot be set back.
         """
         found = {}
         grown = [path for name in JOURNALS if (path := self.root / name).is_file()]
@@ -73,7 +73,7 @@ class Record:
         return found
 
     def begin(self, node: str) -> Snapshot:
-        """Record that a node starts; the changes made from now on are its own.
+        """Record the start of a node; subsequent changes are attributed to it.
 
         If the node was interrupted before, it takes over the files it left behind, and every file
         counts as changed.
@@ -85,19 +85,19 @@ class Record:
         return {} if again else self.snapshot()
 
     def end(self, node: str, before: Snapshot) -> None:
-        """Record a node's end, what it changed since `before`, and all files not yet recorded."""
+        """Record a node's end, its changes since `before`, and all files not yet recorded."""
         with self._lock:
             chain = self._load()
             self._append(chain, [*self._changes(chain, before), {"end": node}])
 
     def seal(self, before: Snapshot | None = None) -> None:
-        """Record every file not yet recorded and, if `before` is given, what changed since then."""
+        """Record every unrecorded file and, if `before` is given, all changes since then."""
         with self._lock:
             chain = self._load()
             self._append(chain, self._changes(chain, self.snapshot() if before is None else before))
 
     def accept_mended(self) -> None:
-        """Record the last attempts' programs as they are now, after a person's fixes."""
+        """Record the last attempts' programs in their current form, after a person's fixes."""
         now = self.snapshot()
         programs = _last_programs(now)
         self.seal({name: state for name, state in now.items() if name not in programs})
@@ -114,20 +114,20 @@ class Record:
     def verify(
         self, sealed: str, *, under_way: bool = False, mended: bool = False, pages: bool = True
     ) -> None:
-        """Refuse a folder that is not as the run left it.
+        """Reject a folder that is not as the run left it.
 
         Parameters
         ----------
         sealed : a hash that was once the head of the chain
-        under_way : the run is about to continue, so an interrupted step may have started to rewrite
-            its own files
+        under_way : the run is about to continue, so an interrupted step may have started to
+            rewrite its own files
         mended : a person was asked to change the program of a hypothesis's last attempt
-        pages : check `PAGES` too; they are about to be rewritten otherwise
+        pages : also check `PAGES`; otherwise they are about to be rewritten
 
         Raises
         ------
         InputError
-            If a file was changed, lost or added; the message names the first one.
+            If a file was changed, lost or added; the message names the first such file.
         """
         if not self.exists():
             raise InputError(
@@ -228,7 +228,7 @@ class Record:
 
 
 def _writes(node: str, name: str) -> bool:
-    """Check whether a node writes this file, for its hypothesis or for the whole run."""
+    """Check whether a node writes this file, either for its hypothesis or for the whole run."""
     step, _, hypothesis = node.partition(" ")
     if hypothesis:
         of_hypothesis = rf"hypotheses/{hypothesis}/.*|outputs/.*-{hypothesis}(-.*)?\.json"
@@ -241,7 +241,7 @@ def _writes(node: str, name: str) -> bool:
 
 
 def _last_programs(names: Iterable[str]) -> set[str]:
-    """Select, from the file names, the program of each hypothesis's last attempt."""
+    """Select the program of each hypothesis's last attempt from a list of file names."""
     last: dict[str, int] = {}
     for name in names:
         if found := re.fullmatch(r"(hypotheses/[^/]+/results/attempt-)(\d+)/analysis\.py", name):
@@ -262,7 +262,7 @@ def _hash(path: Path, size: int | None = None) -> str:
 
 
 def _drop_torn_line(file: Any) -> None:
-    """Remove a line that a kill left incomplete, so that the next one starts a new line."""
+    """Remove a line left incomplete by a kill, so that the next entry starts a new line."""
     file.seek(0)
     content = file.read()
     if content and not content.endswith(b"\n"):

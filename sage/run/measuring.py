@@ -1,6 +1,7 @@
-"""Measurements that a scientist defines during a run and that, once gated, become variables.
+"""Measurements defined by the scientist during a run that become variables once gated.
 
-Their tables are stored in the run folder (`outputs/defined`), where a resumed run finds them.
+Their tables are stored in the run folder (`outputs/defined`), where a resumed run finds
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MOST = 40
 
 
 def add_defined(cohort: Cohort, folder: Path) -> Cohort:
-    """Return the cohort with the tables from a folder of defined measurements added in order."""
+    """Return the cohort with a folder's tables of defined measurements added in order."""
     paths = folder.glob(f"{STEM}*.csv") if folder.is_dir() else ()
     for path in sorted(paths, key=lambda path: int(path.stem.removeprefix(STEM))):
         cohort = cohort.with_features(path)
@@ -39,11 +40,11 @@ def measure_suite(cohort: Cohort, second: Cohort | None, folder: Path, seed: int
     Parameters
     ----------
     cohort : a cohort with maps; the suite is generated for the structures they contain
-    second : a second cohort, measured in the same way if it has maps, but without a separate gate;
-        None for no second cohort
-    folder : created if missing; receives the gate's report and the table of patients, with the
+    second : a second cohort, measured in the same way if it has maps, but without a separate
+        gate; None if there is no second cohort
+    folder : created if missing; receives the gate's report and the patient table, with the
         second cohort's in a subfolder
-    seed : seed of the gate's jitter, dropout and choice of halves
+    seed : seed for the gate's jitter, dropout and choice of halves
 
     Returns
     -------
@@ -82,7 +83,7 @@ def measure_suite(cohort: Cohort, second: Cohort | None, folder: Path, seed: int
 
 @dataclass
 class MapMeasures:
-    """Outcome-blind measurement on maps, for the scientist's tool `measurement_define`.
+    """Outcome-blind measurement on maps, for the scientist's `measurement_define` tool.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ class MapMeasures:
 
     @property
     def holds(self) -> str:
-        """Description of the content of the maps."""
+        """Description of the maps' content."""
         from mcp_servers.measures.maps import MapsOnDisk
 
         every = MapsOnDisk(self.maps, set(self.cohort().patients)).held
@@ -111,7 +112,7 @@ class MapMeasures:
         return f"{', '.join(sorted(names)) or 'nothing'} on {len(every)} slides"
 
     def define(self, formulas: tuple[str, ...]) -> tuple[tuple[MeasurementCheck, ...], BlindCohort]:
-        """Gate each formula on the maps of the cohort's patients and add those that pass."""
+        """Gate each formula on the maps of the cohort's patients, and add those that pass."""
         from mcp_servers.measures.formula import parse
 
         before = len(list(self.folder.glob(f"{STEM}*.csv"))) if self.folder.is_dir() else 0
@@ -149,7 +150,7 @@ class MapMeasures:
         return {text: _check(by_name[m.name], keys.get(m.name, "")) for text, m in asked.items()}
 
     def _in_second(self, measurement: Measurement, stem: str) -> None:
-        """Make the same measurement in the confirming cohort, if it has maps."""
+        """Make the same measurement in the confirmation cohort, if it has maps."""
         from mcp_servers.measures.maps import MapsOnDisk
         from mcp_servers.measures.table import measure_patients
 

@@ -1,4 +1,4 @@
-"""The question of a run: parsed, corrected, shown, and checked against graph and cohort."""
+"""A run's question: parsed, corrected, shown, and checked against graph and cohort."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def question_input(prompt: str, dictionary: DataDictionary, graph: Graph | None)
 
 
 def _signature_genes() -> dict[str, tuple[str, ...]]:
-    """Return the genes of the registered signatures by all of their names."""
+    """Return the genes in the registered signatures under all of their names."""
     folder = data_root() / "signatures"
     listed = [
         json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))
@@ -93,7 +93,7 @@ def _graph_names(graph: Graph) -> tuple[GraphName, ...]:
 def make_contract(
     given: QuestionInput, reading: Reading, ontology: Ontology, corrections: Corrections
 ) -> Question:
-    """Build the contract of a question from its reading and the user's corrections.
+    """Build a question's contract from its parsed reading and the user's corrections.
 
     Parameters
     ----------
@@ -101,7 +101,8 @@ def make_contract(
 
     Returns
     -------
-    Each part of the question with the variables that represent it, or the reason why none does.
+    Each part of the question with the variables that represent it, or the reason why none
+    does.
 
     Raises
     ------
@@ -120,7 +121,7 @@ def make_contract(
 
 
 def read_contract(services: Services) -> Question:
-    """Parse the run's question by rules, without storing anything."""
+    """Parse the run's question with rules, without storing anything."""
     given = question_input(services.spec.prompt, services.dictionary, services.graph)
     reading = read_question(given, services.resources)
     return make_contract(given, reading, services.ontology, services.spec.corrections)
@@ -155,10 +156,10 @@ def redesign_of(folder: RunFolder, hypothesis_id: str) -> Redesign | None:
 
 
 def question_of(folder: RunFolder, hypothesis_id: str = "") -> Question:
-    """Return the contract of a run's question, as a hypothesis of the run has to answer it.
+    """Return the contract of a run's question in the form that a hypothesis must answer.
 
-    A redesigned hypothesis has to answer it for all patients. For a run started before contracts
-    existed, the question is the prompt.
+    A redesigned hypothesis must answer it for all patients. For a run started before
+    contracts were introduced, the question is the prompt.
     """
     path = folder.output("question_contract")
     if not path.exists():
@@ -171,7 +172,7 @@ def question_of(folder: RunFolder, hypothesis_id: str = "") -> Question:
 
 
 def describe_carried(folder: RunFolder, hypothesis: Hypothesis) -> str:
-    """Describe in one line which part of the question a hypothesis answers."""
+    """Describe in a single line which part of the question a hypothesis answers."""
     line = account_line(question_of(folder, hypothesis.id), hypothesis)
     redesign = redesign_of(folder, hypothesis.id)
     if redesign is None:
@@ -182,7 +183,8 @@ def describe_carried(folder: RunFolder, hypothesis: Hypothesis) -> str:
 def refuse(question: Question, *, yes: bool = False) -> None:
     """Raise an error if the question cannot be answered in its present form.
 
-    With `yes`, a part that the cohort cannot represent is left out, and the answer says so first.
+    With `yes`, a part that the cohort cannot represent is left out, and the answer begins by
+    saying so.
 
     Raises
     ------
@@ -195,7 +197,7 @@ def refuse(question: Question, *, yes: bool = False) -> None:
 
 
 def describe_lost(question: Question) -> tuple[str, ...]:
-    """Describe each part that the cohort cannot represent, and how to go on."""
+    """Describe each part that the cohort cannot represent, and the options for proceeding."""
     named = " ".join(question.refusals)
     return tuple(
         f"The {part.role.value} {part.quoted} would be lost: {_why_lost(part)}{_did_you_mean(part)}"
@@ -207,7 +209,7 @@ def describe_lost(question: Question) -> tuple[str, ...]:
 
 
 def name_lost(question: Question) -> str:
-    """Name the parts that an agreed question goes on without; empty if none."""
+    """Name the parts omitted from an agreed question; empty if none."""
     lost = [part for part in question.unknown if not part.negated]
     return join_names([f"without the {part.role.value} {part.quoted}" for part in lost])
 
@@ -229,14 +231,14 @@ AIMS = {
     Intent.EXPLAIN: "Mechanism",
     Intent.DISCOVER: "Open question",
 }
-"""Words for the aim of a question."""
+"""Text describing each aim of a question."""
 
 
 def describe_question(question: Question, *, begun: bool = False) -> list[str]:
     """Describe the contract as text, one line per part.
 
-    Refusals are not included, since they end the command with a separate message. For a run that
-    has `begun`, the user is no longer asked to agree.
+    Refusals are not included, since they end the command with a separate message. For a run
+    that has `begun`, the user is no longer asked for agreement.
     """
     out = [AIMS[question.intent]]
     if question.language != "en":
@@ -271,7 +273,7 @@ def describe_question(question: Question, *, begun: bool = False) -> list[str]:
 
 
 def describe_part(part: Part) -> str:
-    """Describe what a part of the question is read as, or why it is lost."""
+    """Describe the interpretation of a part of the question, or why the part is lost."""
     words = part.quoted
     if part.negated:
         words = f"not {words}"

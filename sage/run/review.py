@@ -44,7 +44,7 @@ class ActionRequest(Strict):
 
 
 class HumanInterrupt(Strict):
-    """A hypothesis waiting for review, in the fields that LangGraph's inboxes show."""
+    """A hypothesis waiting for review, with the fields that LangGraph inboxes show."""
 
     action_request: ActionRequest
     config: dict[str, bool] = dict.fromkeys(ANSWERS, True)
@@ -52,7 +52,7 @@ class HumanInterrupt(Strict):
 
 
 def interrupt_of(draft: Draft) -> HumanInterrupt:
-    """Build the interrupt for a draft, with its editable fields and its statement."""
+    """Build a draft's interrupt, with its editable fields and its statement."""
     fields = json.loads(draft.hypothesis.model_dump_json())
     return HumanInterrupt(
         action_request=ActionRequest(action=f"test {draft.hypothesis.id}", args=fields),
@@ -66,15 +66,15 @@ ACTIONS: dict[str, Action] = {
     "response": "another",
     "ignore": "reject",
 }
-"""The action that each type of response requests."""
+"""Action requested by each response type."""
 
 
 class HumanResponse(Strict):
-    """A person's answer, in the fields of LangGraph's inboxes.
+    """A person's response, in the fields used by LangGraph inboxes.
 
-    `accept` approves the hypothesis, `edit` applies the changed fields in `args.args`, `response`
-    rejects it and asks for another, described in `args`; `ignore` rejects it, with the reason in
-    `args`. `reviewers` and `comment` are stored with the decision.
+    `accept` approves the hypothesis, `edit` applies the changed fields in `args.args`,
+    `response` rejects it and requests another, described in `args`; `ignore` rejects it, with
+    the reason in `args`. `reviewers` and `comment` are stored with the decision.
     """
 
     type: Literal["accept", "ignore", "response", "edit"]
@@ -83,12 +83,12 @@ class HumanResponse(Strict):
     reviewers: tuple[str, ...] = ()
 
     def decision(self, services: Services, draft: Draft) -> Decision:
-        """Convert the response to the decision for which the state machine is waiting.
+        """Convert the response to the decision that the state machine is waiting for.
 
         Raises
         ------
         InputError
-            If a reason or wish is missing, or an edit cannot be accepted.
+            If a reason or wish is missing, or an edit is not acceptable.
         """
         name, said = draft.hypothesis.id, self.args if isinstance(self.args, str) else ""
         by = f"by {' and '.join(self.reviewers)}" if self.reviewers else ""
@@ -116,7 +116,7 @@ def decisions_from(services: Services, drafts: list[Draft], path: Path) -> tuple
     Raises
     ------
     InputError
-        If the file cannot be read, or names a hypothesis that is not waiting.
+        If the file is not readable, or names a hypothesis that is not waiting.
     """
     waiting = {draft.hypothesis.id: draft for draft in drafts}
     try:
@@ -139,7 +139,7 @@ def decisions_from(services: Services, drafts: list[Draft], path: Path) -> tuple
 
 
 def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
-    """Print a hypothesis in the five-field template, with the passages that it cites."""
+    """Print a hypothesis in the five-field template, with the passages it cites."""
     from rich.panel import Panel
     from rich.table import Table
 
@@ -176,7 +176,7 @@ def show_draft(draft: Draft, dictionary: DataDictionary) -> None:
 
 @dataclass(frozen=True)
 class Edit:
-    """An edited hypothesis, and its changes as a list of (field, before, after)."""
+    """An edited hypothesis and its changes, as a list of (field, before, after)."""
 
     hypothesis: Hypothesis
     differences: tuple[tuple[str, str, str], ...]
@@ -196,13 +196,13 @@ class Edit:
 def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any]) -> Edit:
     """Apply `changes` to the hypothesis and check it against the template and the dictionary.
 
-    The statement is derived from the fields; any other wording is refused.
+    The statement is derived from the fields; any other wording is rejected.
 
     Raises
     ------
     InputError
-        If a field is unknown or invalid, a field names something that the cohort does not have, or
-        the statement itself was edited.
+        If a field is unknown or invalid, a field's value does not exist in the cohort, or the
+        statement itself was edited.
     """
     before = json.loads(draft.hypothesis.model_dump_json())
     changed = {key: value for key, value in changes.items() if value != before.get(key)}
@@ -234,7 +234,7 @@ def edited_hypothesis(services: Services, draft: Draft, changes: dict[str, Any])
 def _without_old_reasons(
     before: Hypothesis, after: Hypothesis, edited: set[str], known: DataDictionary
 ) -> Hypothesis:
-    """Remove from a changed claim the text that was written for the old one."""
+    """Remove text written for the old claim from a changed claim."""
     design = describe_design(after, known)
     replaced: dict[str, Any] = {
         "rationale": "",
@@ -273,7 +273,7 @@ def _format_value(value: Any) -> str:
 
 
 def show_edit(edit: Edit) -> None:
-    """Print the changes made by an edit, each field before and after."""
+    """Print an edit's changes, showing each field before and after."""
     from sage.cli.console import err
 
     for name, before, after in edit.differences:
@@ -287,13 +287,13 @@ def show_edit(edit: Edit) -> None:
 def given_decision(
     services: Services, draft: Draft, action: Action, value: object, *, ask: bool = False
 ) -> Decision:
-    """Build a decision from command-line options; with `ask`, show an edit and ask to confirm it.
+    """Build a decision from command-line options; with `ask`, show an edit and confirm it.
 
     Parameters
     ----------
-    value : the comment for "reject" and "another", or the path of a JSON file with the changed
-        fields for "edit"; ignored for "approve"
-    ask : whether to ask at the terminal before accepting an edit
+    value : the comment for "reject" and "another", or the path of a JSON file with the
+        changed fields for "edit"; ignored for "approve"
+    ask : whether to prompt at the terminal before accepting an edit
 
     Raises
     ------

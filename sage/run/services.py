@@ -44,7 +44,7 @@ log = logger(__name__)
 Listener = Callable[[str, str, dict[str, Any]], None]
 DEFINED = "defined"
 BETWEEN_NOTES = 2.0
-"""Minimum seconds between two progress events in the event log."""
+"""Minimum seconds between progress events in the event log."""
 
 
 def _silent(kind: str, node: str, fields: dict[str, Any]) -> None:
@@ -53,7 +53,7 @@ def _silent(kind: str, node: str, fields: dict[str, Any]) -> None:
 
 @dataclass
 class Services:
-    """Resources of a run; nodes access files, graph, cohort and reasoner only through these."""
+    """A run's resources; nodes access files, graph, cohort and reasoner only through these."""
 
     folder: RunFolder
     manifest: Manifest
@@ -61,7 +61,7 @@ class Services:
     listener: Listener = field(default=_silent)
     freezing: threading.Lock = field(default_factory=threading.Lock)
     defined: Path = field(init=False)
-    """Folder of the measurements that the run defines."""
+    """Folder with the measurements defined in the run."""
 
     def __post_init__(self) -> None:
         self.defined = self.folder.root / "outputs" / DEFINED
@@ -78,7 +78,7 @@ class Services:
 
     @cached_property
     def reasoner(self) -> Reasoner:
-        """The reasoner named in the manifest; rules stand in for a model that is of no use."""
+        """The reasoner named in the manifest; rules replace a model that cannot be used."""
         from agents.core.rules import RulesReasoner
 
         rules = RulesReasoner(self.resources, self.trace)
@@ -111,7 +111,7 @@ class Services:
 
     @cached_property
     def resources(self) -> Resources:
-        """Resources that rules may consult."""
+        """Resources available to rules."""
         return Resources(ontology=self.ontology, seed=self.spec.seed)
 
     @cached_property
@@ -130,7 +130,7 @@ class Services:
 
     @cached_property
     def sandbox(self) -> Sandbox:
-        """The sandbox of analyses, which begins to load their libraries."""
+        """The sandbox for analyses, which starts preloading their libraries."""
         from sage.run.wiring import make_sandbox
 
         compiled = self.manifest.reasoner == "rules"
@@ -140,7 +140,7 @@ class Services:
 
     @cached_property
     def cohort(self) -> Cohort:
-        """The cohort that hypotheses are tested on, with what the run measured on its slides."""
+        """The cohort used to test hypotheses, including the run's slide measurements."""
         from sage.run.measuring import add_defined
         from sage.run.wiring import load_cohort
 
@@ -150,7 +150,7 @@ class Services:
 
     @cached_property
     def second_cohort(self) -> Cohort | None:
-        """The cohort on which claims are repeated, if any."""
+        """The cohort in which claims are repeated, if any."""
         from sage.run.measuring import SECOND, add_defined
         from sage.run.wiring import load_cohort
 
@@ -181,7 +181,7 @@ class Services:
 
     @cached_property
     def literature(self) -> Literature:
-        """The literature search: the local index and, if the run is online, the services."""
+        """The literature search: the local index and, if the run is online, external services."""
         from sage.run.wiring import make_literature
 
         online = self.settings.literature != "local"
@@ -214,7 +214,7 @@ class Services:
         )
 
     def _measures(self) -> MapMeasures | None:
-        """Return the measurement on the cohort's maps; None if it has no maps."""
+        """Return the measurement tool for the cohort's maps; None if it has no maps."""
         from sage.run.measuring import MapMeasures
 
         if (maps := self.cohort.maps) is None:
@@ -231,7 +231,7 @@ class Services:
 
     @cached_property
     def tool_cards(self) -> list[Any]:
-        """Descriptions of the registered tools for agents."""
+        """Descriptions of the registered tools, for agents."""
         from sage.run.wiring import tools
 
         return tools(self.settings)
@@ -276,7 +276,7 @@ class Services:
         )
 
     def _relay_progress(self, name: str, fields: dict[str, Any]) -> ProgressListener:
-        """Relay a step's progress: all of it to the listener, and occasionally to the event log."""
+        """Relay a step's progress: all of it to the listener, some of it to the event log."""
         last = time.monotonic()
 
         def relay(what: str, done: int, total: int) -> None:
@@ -296,7 +296,7 @@ class Services:
         Raises
         ------
         Paused
-            If somebody asked the run to pause; the node has not started.
+            If a pause was requested; the node has not started.
         """
         from langgraph.errors import GraphInterrupt
 

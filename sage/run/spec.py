@@ -1,4 +1,4 @@
-"""The specification of a run, with the same form in command line, web page, API and manifest."""
+"""The run specification, with the same form on the command line, web page, API and manifest."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from validation.contracts.contract import SplitRule
 class Corrections(Strict):
     """Changes to the interpretation of a question: parts replaced or dropped, or a whole contract.
 
-    With `yes`, the run starts even if graph, cohort and question are about different diseases, or
-    if the cohort cannot represent a part of the question.
+    With `yes`, the run starts even if graph, cohort and question are about different
+    diseases, or if the cohort cannot represent part of the question.
     """
 
     replaced: dict[PartRole, tuple[str, ...]] = Field(default_factory=dict)
@@ -42,7 +42,7 @@ class RunSpec(RunOptions):
 
     @property
     def split_rule(self) -> SplitRule:
-        """Split of the patients in the contracts of the run."""
+        """Rule that the run's contracts use to split patients."""
         if self.split is None:
             return SplitRule()
         return SplitRule(policy="discovery_confirmation", confirmation=self.split)
@@ -80,17 +80,18 @@ def _resolve_cohort(name: str) -> str:
 
 
 def make_spec(settings: Settings, file: Path | None = None, **options: Any) -> RunSpec:
-    """Merge options over a spec file, and both over the `[run]` table of the settings.
+    """Merge options over a spec file, and both over the `[run]` table in the settings.
 
     Parameters
     ----------
-    file : JSON file with fields of a spec, or with a question's contract from `sage ask --json`
-    options : fields of `RunSpec`; None for those not given
+    file : JSON file with the fields of a spec, or with a question's contract from `sage ask
+        --json`
+    options : fields of `RunSpec`; None for options not given
 
     Raises
     ------
     InputError
-        If a field is unknown or invalid, or the file cannot be read.
+        If a field is unknown or invalid, or the file is not readable.
     """
     fields = settings.run.model_dump(exclude_unset=True)
     if file is not None:

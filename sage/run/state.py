@@ -1,4 +1,4 @@
-"""The typed state of a run; `sage.run.graph` lists the part of it that each node sees."""
+"""The typed state of a run; `sage.run.graph` lists the parts that each node sees."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Decision(Strict):
 
 
 class ReviewAnswer(Strict):
-    """All decisions of a visit to the review checkpoint."""
+    """All decisions made during a visit to the review checkpoint."""
 
     decisions: tuple[Decision, ...] = Field(min_length=1)
 
 
 class Evaluation(Strict):
-    """Result of a hypothesis's evaluation; the run folder contains the details."""
+    """Result of evaluating a hypothesis; the run folder contains the details."""
 
     hypothesis_id: str
     ended: Literal["tested", "infeasible", "abandoned"]
@@ -76,7 +76,7 @@ class RunState(TypedDict, total=False):
 
 
 class HypothesisState(TypedDict, total=False):
-    """Channels of a hypothesis's evaluation."""
+    """Channels for evaluating a hypothesis."""
 
     reviewed_one: ReviewedHypothesis
     reasons: list[Words]
@@ -91,7 +91,7 @@ class HypothesisState(TypedDict, total=False):
 
 
 class InterpretationState(TypedDict, total=False):
-    """Channels of a tested hypothesis's interpretation."""
+    """Channels for interpreting a tested hypothesis."""
 
     expanded: ExpandedHypothesis
     contract_hash: str

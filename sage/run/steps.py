@@ -1,4 +1,4 @@
-"""Names of a run's steps in the words of the terminal and the pages."""
+"""Names of a run's steps as shown in the terminal and on the pages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEPS = {
 
 
 def describe_step(event: Mapping[str, Any]) -> str:
-    """Describe a step of a run by an event of it: the hypothesis it is about, and if repeated."""
+    """Describe a run's step from an event: its hypothesis, and whether it is repeated."""
     node = str(event.get("node", ""))
     words = STEPS.get(node, node.replace("_", " "))
     about = [str(event["hypothesis"])] if event.get("hypothesis") else []

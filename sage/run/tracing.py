@@ -1,4 +1,4 @@
-"""The agents of a run by name, and the replay of a run's trace without asking any of them."""
+"""A run's agents by name, and replay of a run's trace without calling any of them."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ AGENTS: tuple[Agent[Any, Any], ...] = (
     INTERPRETER,
     SUMMARY,
 )
-"""All agents, in the order in which a run asks them."""
+"""All agents, in the order in which a run calls them."""
 
 
 class ReplayedTrace(Strict):
-    """Counts of a trace: answered questions, turns, people's decisions, open questions.
+    """Counts for a trace: answered questions, turns, people's decisions, open questions.
 
-    `untraced` lists agents' outputs that none of the answers produced.
+    `untraced` lists agent outputs that none of the answers produced.
     """
 
     answered: int
@@ -64,7 +64,7 @@ def replay_trace(folder: RunFolder) -> ReplayedTrace | None:
     Raises
     ------
     InputError
-        If recorded turns do not lead to the recorded output.
+        If the recorded turns do not reproduce the recorded output.
     """
     if not folder.trace_path.exists():
         return None

@@ -1,4 +1,4 @@
-"""Contract, analysis and verdict of a hypothesis, in its folder within the run."""
+"""Contract, analysis and verdict for a hypothesis, in its folder within the run."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ EVENTS = {
     "done": "the analysis is complete",
     "feature": "slides measured",
 }
-"""Sentences that describe the events of the analysis."""
+"""Sentences that describe the analysis events."""
 
 
 def freeze_contract(services: Services, hypothesis: Hypothesis) -> str:
     """Draft the contract, freeze it to the cohort's data and save it; return its SHA-256.
 
-    In a campaign, the contract takes the next place in the online error control; a step that was
-    interrupted finds the place it took before.
+    In a campaign, the contract takes the next place in the online error control; an
+    interrupted step reuses the place it took before.
     """
     from validation.drafting.freezing import freeze
 
@@ -63,7 +63,7 @@ def drafted_contract(services: Services, hypothesis: Hypothesis) -> Contract:
 
 
 def _place_contract(services: Services, contract: Contract, ledger: Ledger) -> FrozenContract:
-    """Freeze the contract with a place in the online error control of its confirming patients."""
+    """Freeze the contract with its place in its confirmation patients' online error control."""
     from validation.drafting.freezing import freeze
     from validation.statistics.online import level
 
@@ -87,14 +87,14 @@ def _place_contract(services: Services, contract: Contract, ledger: Ledger) -> F
 
 
 def open_run_ledger(services: Services) -> Ledger:
-    """Open the run's ledger, backed by the store that follows patients across runs."""
+    """Open the run's ledger, backed by the store that tracks patients across runs."""
     from sage.run.wiring import open_ledger
 
     return open_ledger(services.folder.root / "ledger.jsonl", services.settings)
 
 
 def load_frozen(services: Services, name: str, sha256: str) -> FrozenContract:
-    """Load the frozen contract of a hypothesis and check that it is the one the run froze.
+    """Load a hypothesis's frozen contract and check that it matches the given hash.
 
     Raises
     ------
@@ -133,20 +133,21 @@ def analyze(
 
     Parameters
     ----------
-    mended : whether to continue after an escalation, with the last program as a person left it
+    mended : whether to continue after an escalation, with the last program as fixed by a
+        person
 
     Returns
     -------
-    "done" with results in the hypothesis's folder, or "escalated" if no round produced readable
-    numbers, so that a person has to fix the last program.
+    "done" with results in the hypothesis's folder, or "escalated" if no round produced
+    readable numbers, so that a person has to fix the last program.
 
     Raises
     ------
     FaultError
         If the contract in the folder is not the frozen contract.
     InputError
-        If the cohort's data changed after the contract was frozen, or if `mended` is set but no
-        program was escalated or the program was not changed.
+        If the cohort's data changed after the contract was frozen, or if `mended` is set but
+        no program was escalated or the program was not changed.
     """
     from agents.coding import controller
 
@@ -183,13 +184,13 @@ def analyze(
 
 
 def _report_event(services: Services, name: str, kind: str, fields: dict[str, Any]) -> None:
-    """Save and display an event that the analysis reports."""
+    """Save and display an event reported by the analysis."""
     services.folder.event(kind, hypothesis=name, **fields)
     report_progress(EVENTS.get(kind, kind), int(fields.get("done", 0)), int(fields.get("total", 0)))
 
 
 def finalize_verdicts(services: Services, contracts: dict[str, str]) -> None:
-    """Judge every tested hypothesis again, using the complete ledger.
+    """Reevaluate every tested hypothesis using the complete ledger.
 
     A verdict reached when the ledger was shorter may not survive the claims added later.
     """
@@ -210,7 +211,7 @@ def contract_view(frozen: FrozenContract) -> ContractView:
 
 
 def pictures(home: Path) -> tuple[str, ...]:
-    """Load the main figures for the part on which the verdict rests, as PNG in base64."""
+    """Load the main figures for the part that determines the verdict, as base64-encoded PNG."""
     from validation.figures.plots import SEEN
 
     for part in ("confirmation", "all", "discovery"):

@@ -1,4 +1,4 @@
-"""Construction of working parts from settings: reasoner, cohort, graph, literature and more."""
+"""Construction of components from settings: reasoner, cohort, graph, literature and more."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def load_cohort(
 ) -> Cohort:
     """Load a cohort by folder or built-in name; "demo" is the simulated demonstration cohort.
 
-    `root` is the folder with the files of its cohort.toml if they are not next to it; `features`
-    are tables of values that tools computed on its slides.
+    `root` is the folder with the files listed in its cohort.toml if they are not next to it;
+    `features` are tables of values that tools computed on its slides.
     """
     from validation import cohort
 
@@ -99,7 +99,7 @@ def load_cohort(
 
 
 def open_ledger(path: Path | None, settings: Settings) -> Ledger:
-    """Open a folder's ledger, backed by the store named in the settings."""
+    """Open a folder's ledger, backed by the configured store."""
     from validation.ledger.ledger import Ledger
     from validation.ledger.store import open_store
 
@@ -112,7 +112,7 @@ DEMO_SEED = 7
 def demo_cohort(settings: Settings) -> Path:
     """Return the simulated demonstration cohort, written to the cache on first use.
 
-    It includes four slides if the packages that paint them are installed.
+    It includes four slides if the packages that draw them are installed.
     """
     from validation import simulate
 
@@ -135,7 +135,7 @@ def demo_cohort(settings: Settings) -> Path:
 def _make_once(last: Path, make: Callable[[], object]) -> None:
     """Let the first process that needs a shared folder create it while the others wait.
 
-    `last` is the file in the folder that is written last.
+    `last` is the last file written to the folder.
     """
     if last.is_file():
         return
@@ -168,16 +168,16 @@ def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | N
 
 
 def _graph_code() -> str:
-    """Return the first digits of a SHA-256 of the code that builds and reads graphs."""
+    """Return the first digits of the SHA-256 of the code that builds and reads graphs."""
     import kg
 
     return hash_files(sorted(Path(kg.__path__[0]).rglob("*.py")))[:12]
 
 
 def open_graph(path: Path, settings: Settings) -> Graph:
-    """Open a graph from a folder or file, caching the arrays of a GraphML file on first read.
+    """Open a graph from a folder or file, caching a GraphML file's arrays on first read.
 
-    The cache is keyed by the file's content and by SAGE's code.
+    The cache is keyed by the file's content and SAGE's code.
     """
     from kg.graph.model import Graph
 
@@ -193,7 +193,7 @@ def open_graph(path: Path, settings: Settings) -> Graph:
 
 
 def make_ontology(folder: Path | None = None) -> Ontology:
-    """Load the ontology in `folder`, or the one that ships with SAGE."""
+    """Load the ontology in `folder`, or the ontology that ships with SAGE."""
     from kg.lexicon.ontology import Ontology
 
     return Ontology.load(folder or data_root() / "ontology")
@@ -204,7 +204,7 @@ def graph_path(
     settings: Settings,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Path:
-    """Return the path of the given graph, or of the demonstration graph.
+    """Return the path to the given graph or to the demonstration graph.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def graph_path(
 
 
 def question_reader(settings: Settings) -> Callable[[QuestionInput], Reading]:
-    """Make a reader of questions outside runs, which uses rules or the settings' model."""
+    """Make a question parser for use outside runs, based on rules or the configured model."""
     from agents.question.agent import QUESTION
 
     reasoner = make_reasoner(settings)
@@ -248,7 +248,7 @@ def make_reasoner(settings: Settings) -> Reasoner:
 def make_literature(
     settings: Settings, corpus: Path, ontology: Ontology, embed: Embed | None
 ) -> Literature:
-    """Make the search over a run's corpus and, if `embed` is given, over the services as well.
+    """Make the search over a run's corpus and, if `embed` is given, over external services too.
 
     Parameters
     ----------
@@ -258,7 +258,8 @@ def make_literature(
     Raises
     ------
     InputError
-        If the corpus is missing, or the services cannot be used because no contact address is set.
+        If the corpus is missing, or the services cannot be used because no contact address is
+        set.
     """
     from kg.literature.local import LocalIndex
     from kg.literature.search import Literature
@@ -288,7 +289,7 @@ def make_literature(
 
 
 def make_sandbox(settings: Settings, *, compiled_by_sage: bool) -> Sandbox:
-    """Make the sandbox that the settings ask for, or the best one available here."""
+    """Make the configured sandbox, or the best available on this machine."""
     import sandbox
 
     return sandbox.choose(

@@ -1,4 +1,4 @@
-"""The server's application: its pages, their files, and the API they call."""
+"""The web server's application: its pages, their files, and the API they call."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def import_map() -> str:
 
 
 def shell() -> tuple[str, str]:
-    """Build the HTML page, and the CSP source of its import map."""
+    """Build the HTML page and the CSP source for its import map."""
     text = (STATIC / "index.html").read_text(encoding="utf-8")
     imports = import_map()
     digest = base64.b64encode(hashlib.sha256(imports.encode()).digest()).decode()
@@ -71,11 +71,12 @@ def shell() -> tuple[str, str]:
 
 
 def create_app(site: Site, options: HttpOptions, listener: BoundedListener | None = None) -> Guard:
-    """Create the guarded application.
+    """Create the application behind its guard.
 
     Parameters
     ----------
-    options : where the application is served, with the token; the port is the one actually bound
+    options : address and token for serving the application; the port is the port actually
+        bound
     """
     assert options.token is not None
     app = FastAPI(title="SAGE", openapi_url=None, docs_url=None, redoc_url=None)
@@ -103,7 +104,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
     @app.exception_handler(ValueError)
     @app.exception_handler(HTTPException)
     def answer_unexpected(request: Request, error: Exception) -> JSONResponse:
-        """Answer what no handler foresaw, at no cost: a value that is none is the caller's."""
+        """Respond to unhandled errors without charging quotas; a bad value is a client error."""
         entry = request.scope["state"].get("logged")
         if entry is not None and entry.what in COUNTED:
             site.people.cancel(entry)
@@ -179,7 +180,7 @@ def run_server(site: Site, options: HttpOptions, started: Callable[[str], None])
 
 
 def collect_metrics(site: Site) -> list[Metric]:
-    """Collect metrics of the runs on this machine and of a plugin's database."""
+    """Collect metrics for the runs on this machine and a plugin's database."""
     here = Counter(str(run.manifest().status) for _, run in site.runs())
     found = [make_gauges("sage_runs", "Runs in this server's folder by status.", "status", here)]
     if (hooks := load_first("sage.hooks")) is not None:

@@ -1,9 +1,9 @@
-"""The server's guard, which checks Host and Origin, then the token, then what a page may do.
+"""The server's guard, which checks Host and Origin, then the token, then the page's permissions.
 
-Without the token nothing is served, not even static files. A browser receives it once, in the
-address that `sage serve` prints, and keeps a cookie that scripts cannot read; a program sends it as
-a bearer token. Requests that change something are never GETs, and need a second value that only
-the server's own pages can read.
+Without the token nothing is served, not even static files. A browser receives the token
+once, in the address that `sage serve` prints, and keeps a cookie that scripts cannot
+read; a program sends it as a bearer token. Requests that make changes are never GET
+requests, and they need a second value that only the server's own pages can read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 VIEWER_STYLE = "'sha256-9xTiqzfwFaL2SGb1rmr8gysEwVVjIvqWAgmZgqFqpEE='"
-"""The rule that OpenSeadragon adds to a page to remove its canvas's outline on touch screens."""
+"""CSS rule that OpenSeadragon adds to remove its canvas's outline on touch screens."""
 POLICY = (
     "default-src 'none'; script-src 'self' {imports}; style-src 'self' {viewer};"
     " img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; frame-src 'self';"
@@ -53,7 +53,7 @@ REFUSED = {
 
 @dataclass(frozen=True)
 class Secrets:
-    """Values derived from the token: the session cookie, and the value that changes require."""
+    """Values derived from the token: the session cookie and the value required for changes."""
 
     token: str
 
@@ -63,12 +63,12 @@ class Secrets:
 
     @property
     def session(self) -> str:
-        """Value of the cookie."""
+        """Value of the session cookie."""
         return self.derive("session")
 
     @property
     def csrf(self) -> str:
-        """Value of X-CSRF-Token in requests that change something."""
+        """Value of the X-CSRF-Token header in requests that make changes."""
         return self.derive("csrf")
 
 
@@ -77,7 +77,7 @@ class Guard:
 
     Parameters
     ----------
-    imports : CSP source of the page's import map, the only inline script that is allowed
+    imports : CSP source for the page's import map, the only inline script that is allowed
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Guard:
         return admitted
 
     def _status(self, scope: Any) -> int | None:
-        """Return the HTTP status with which a request is refused; None if it is allowed."""
+        """Return the HTTP status with which a request is rejected; None if it is allowed."""
         headers = scope["headers"]
         bearer = self.gate.authorized(headers, self.secrets.token.encode())
         session = self._session(headers).encode()
@@ -177,7 +177,7 @@ class Guard:
         return self._size(scope)
 
     async def _keep(self, scope: Any) -> bool:
-        """Log who requests what before it is done; return False if logging fails."""
+        """Log a request and its sender before it is handled; return False if logging fails."""
         request = describe_request(scope["method"], scope["path"], self.rules)
         if request is None:
             return True
@@ -193,7 +193,7 @@ class Guard:
         return True
 
     def _not_allowed(self, scope: Any) -> str:
-        """Return why the named person may not do this, and attach the person to the request."""
+        """Return why the sender may not make this request; attach the sender to the request."""
         who = self.people.named(scope)
         if who is None:
             return UNNAMED
@@ -216,7 +216,7 @@ class Guard:
         return find_rule(path, self.rules)[0].most_bytes
 
     def _bound_body(self, receive: Any, path: str) -> Any:
-        """Limit a body of unstated length by counting its bytes as they arrive."""
+        """Limit a body of undeclared length by counting its bytes as they arrive."""
         seen, most = 0, self._most_bytes(path)
 
         async def receive_bounded() -> Any:
@@ -248,7 +248,7 @@ class Guard:
 
 
 def _header(headers: Any, wanted: bytes) -> str:
-    """Return a header that occurs exactly once, else an empty string."""
+    """Return a header that occurs exactly once, or else an empty string."""
     found = [value for name, value in headers if name.lower() == wanted]
     return found[0].decode("latin-1") if len(found) == 1 else ""
 

@@ -1,4 +1,4 @@
-"""Pages that plugins add to the server through entry points of the group `sage.pages`."""
+"""Pages that plugins add to the server through entry points in the `sage.pages` group."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ log = logger(__name__)
 class Page:
     """A plugin's page: address, title, JavaScript and API.
 
-    `scripts` is a folder of modules, served below `/static/plugins/NAME/`. The default export of
-    `script` is the page, and those of `panels` are panels next to each slide (Preact components).
-    `router` is served below `/api`; `rules` name the role required for each request that changes
-    something.
+    `scripts` is a folder of modules, served below `/static/plugins/NAME/`. The default export
+    of `script` is the page, and those of `panels` are panels next to each slide (Preact
+    components). `router` is served below `/api`; `rules` name the role required for each
+    request that makes changes.
     """
 
     path: str
@@ -37,7 +37,7 @@ class Page:
     rules: tuple[Rule, ...] = ()
 
     def describe(self, name: str) -> dict[str, object]:
-        """Return address, title and scripts for the browser."""
+        """Return the page's address, title and scripts for the browser."""
         home = f"/static/plugins/{name}"
         panels = [f"{home}/{panel}" for panel in self.panels]
         return {"path": self.path, "title": self.title, "script": f"{home}/{self.script}",

@@ -1,6 +1,6 @@
-"""People who use the server and what they may do; a plugin can identify, restrict and log them.
+"""Server users and their permissions; a plugin can identify, restrict and log them.
 
-By default, anyone with the token may do everything, and people state their own names.
+By default, anyone with the token has all permissions, and people state their own names.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from sage.settings import Settings
 
 SLIDE = "measured a slide"
-"""Action in the log for measuring a slide."""
+"""Log action for measuring a slide."""
 COUNTED = (ASKED, SLIDE)
-"""Actions for which a daily quota may be set."""
+"""Actions that can have a daily quota."""
 SAFE = ("GET", "HEAD")
 CHANGED = "changed"
 
 
 class Role(StrEnum):
-    """Permission that goes beyond reading, which every role includes."""
+    """A permission beyond reading, which every role includes."""
 
     READ = "read"
     RUN = "run"
@@ -40,11 +40,11 @@ class Role(StrEnum):
 
 
 class OverQuotaError(InputError):
-    """A request exceeded a quota; it is logged as refused and does not count."""
+    """Error raised when a request exceeds a quota; it is logged as refused and does not count."""
 
 
 class Entry(Protocol):
-    """An entry of the log."""
+    """An entry in the log."""
 
     @property
     def seq(self) -> int:
@@ -52,7 +52,7 @@ class Entry(Protocol):
 
     @property
     def who(self) -> str:
-        """Person who acted."""
+        """Person who performed the action."""
 
     @property
     def what(self) -> str:
@@ -60,44 +60,44 @@ class Entry(Protocol):
 
 
 class People:
-    """Identifies people, decides what each may do, and logs it; plugins override the methods.
+    """Identification, authorization and logging of people; plugins override the methods.
 
     By default, nobody is identified, everything is allowed, and nothing is logged.
     """
 
     @property
     def identified(self) -> bool:
-        """Whether a reverse proxy identifies people; otherwise they state their own names."""
+        """True if a reverse proxy identifies people; otherwise they state their own names."""
         return False
 
     def named(self, scope: Any) -> str | None:
-        """Return the person who sent a request; None unless a trusted proxy names exactly one."""
+        """Return the sender of a request; None unless a trusted proxy names exactly one person."""
         return None
 
     def roles_of(self, who: str) -> frozenset[Role]:
-        """Return the roles of a person."""
+        """Return a person's roles."""
         return ALL
 
     def refusal(self, who: str, role: Role) -> str:
-        """Return why a person may not do what requires `role`; empty if they may."""
+        """Return why a person may not do things that require `role`; empty if they may."""
         return ""
 
     def log(self, who: str, what: str, about: str = "", **detail: Any) -> Entry | None:
-        """Log an action before it happens; raise an error if that is impossible."""
+        """Log an action before it happens; raise an error if logging is impossible."""
         return None
 
     def cancel(self, entry: Entry) -> None:
-        """Log that a request was refused or did not begin, so that it does not count."""
+        """Log that a request was refused or did not start, so that it does not count."""
 
     def check_count(self, entry: Entry) -> None:
         """Raise `OverQuotaError` if a logged request exceeds a daily quota."""
 
     def grant(self, run: RunFolder, who: str, asked: float | None, *, free: bool) -> float | None:
-        """Return the limit on a run's cost in USD within the person's quota; None for no limit."""
+        """Return the cost limit (USD) for a run within the person's quota; None for no limit."""
         return asked
 
     def grant_resumed(self, run: RunFolder, who: str) -> tuple[str, float | None]:
-        """Return the owner of a run that `who` resumes, and its new cost limit; None keeps it."""
+        """Return the owner of a run resumed by `who` and its new cost limit (None: unchanged)."""
         return who, None
 
     def release_failed(self, failed: Callable[[str], bool]) -> None:
@@ -105,7 +105,7 @@ class People:
 
 
 def open_people(settings: Settings, header: str, proxies: list[str], roles: Path | None) -> People:
-    """Set up people from the options of `sage serve`, until the process ends.
+    """Set up people from the options of `sage serve`, for the lifetime of the process.
 
     Raises
     ------
@@ -126,10 +126,11 @@ BODY = 1 << 20
 
 
 class Rule(NamedTuple):
-    """A rule for requests that change something: a pattern of their path and the required role.
+    """A rule for requests that make changes: a path pattern and the required role.
 
-    `action` names the requests in the audit log, which records the pattern's group as the run;
-    requests without a name are not logged. `most_bytes` limits the size of the request's body.
+    `action` names the requests in the audit log, which records the pattern's group as the
+    run; requests without a name are not logged. `most_bytes` limits the size of the request's
+    body.
     """
 
     path: str
@@ -149,12 +150,12 @@ RULES = (
     Rule(r"/api/runs/([^/]+)/comments", Role.REVIEW, "commented"),
     Rule(r"/api/slides/regions", Role.REVIEW),
 )
-"""Rules for requests that change something; requests without a rule require `administer`."""
+"""Rules for requests that make changes; requests without a rule require `administer`."""
 EXPORTS = r"/api/runs/([^/]+)/(?:report|hypotheses/.+)"
 
 
 def find_rule(path: str, rules: Sequence[Rule] = RULES) -> tuple[Rule, str]:
-    """Find the rule for a request that changes something, and the run named in its path."""
+    """Find the rule for a request that makes changes, and the run named in its path."""
     for rule in rules:
         if found := re.fullmatch(rule.path, path):
             return rule, found[1] if found.groups() else ""
@@ -180,7 +181,7 @@ def describe_request(
 
 
 def person(request: Request, given: str) -> str:
-    """Return the person's name from the proxy, or else as given.
+    """Return the person's name from the proxy, or the given name without a proxy.
 
     Raises
     ------
@@ -194,7 +195,7 @@ def person(request: Request, given: str) -> str:
 
 
 def roles(request: Request) -> frozenset[Role]:
-    """Return the roles of the person who sent a request."""
+    """Return the roles of the request's sender."""
     found: frozenset[Role] = request.scope["state"].get("roles", ALL)
     return found
 

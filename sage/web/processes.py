@@ -1,4 +1,4 @@
-"""Runs as separate processes of the command line, which survive the end of the server."""
+"""Runs as separate command-line processes, which keep running after the server ends."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from sage.run.spec import RunSpec
 
 HOLDER = re.compile(r"process (\d+) on (\S+) since")
 STARTED = ".started"
-"""Folder below the runs folder for the output of each command that was started."""
+"""Folder below the runs folder for the output of each command started by the server."""
 
 
 class Commands:
-    """The commands that this server has started, by the run on which they work."""
+    """Commands started by this server, keyed by the run they work on."""
 
     def __init__(self, runs_dir: Path) -> None:
         self.home = runs_dir / STARTED
@@ -37,7 +37,7 @@ class Commands:
     ) -> None:
         """Start `sage` with these arguments as a separate process that writes its output to a file.
 
-        `spec` is the spec of a new run; `owner` is the person who asked, if the server knows.
+        `spec` is the spec for a new run; `owner` is the person who requested it, if known.
 
         Raises
         ------
@@ -64,11 +64,11 @@ class Commands:
                 )
 
     def log(self, name: str) -> Path:
-        """Return the path of the output of a run's last command, without checking `name`."""
+        """Return the path to the output of a run's last command, without checking `name`."""
         return self.home / f"{Path(name).name[:200]}.log"
 
     def alive(self, name: str) -> bool:
-        """Check whether a command that this server started for the run is still running."""
+        """Check whether a command started by this server for the run is still running."""
         process = self._running.get(name)
         return process is not None and process.poll() is None
 
@@ -89,7 +89,7 @@ class Commands:
         return f"the command ended with code {code}"
 
     def interrupt(self, name: str) -> bool:
-        """Send Ctrl-C to the command that this server started for the run, if it still runs."""
+        """Send Ctrl-C to the command started by this server for the run, if still running."""
         process = self._running.get(name)
         if process is None or process.poll() is not None:
             return False

@@ -27,7 +27,7 @@ class Reviews:
         self._write(run, make_line(who, fields))
 
     def entries(self, run: RunFolder) -> list[dict[str, Any]]:
-        """Return the comments and votes of a run, oldest first."""
+        """Return a run's comments and votes, oldest first."""
         return [json.loads(line) for line in list_lines(run)]
 
     def _write(self, run: RunFolder, line: str) -> None:
@@ -41,7 +41,7 @@ def make_line(who: str, fields: dict[str, Any]) -> str:
 
 
 def list_lines(run: RunFolder) -> list[str]:
-    """Read the lines of a run's file; none if the file does not exist."""
+    """Read the lines of a run's file; empty if the file does not exist."""
     path = run.root / FILE
     # Not splitlines, which also splits at separators that a comment may contain.
     return path.read_text(encoding="utf-8").rstrip("\n").split("\n") if path.is_file() else []
@@ -49,7 +49,7 @@ def list_lines(run: RunFolder) -> list[str]:
 
 @contextmanager
 def open_reviews(settings: Settings) -> Iterator[Reviews]:
-    """Open the reviews of all runs, in the runs' folders or the database that the settings name."""
+    """Open the reviews for all runs, in the runs' folders or the configured database."""
     if settings.checkpoint_url is None:
         yield Reviews()
         return

@@ -1,4 +1,4 @@
-"""State shared by the pages: settings, folders that may be shown, and a cached cohort and graph."""
+"""State shared by the pages: settings, viewable folders, and a cached cohort and graph."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from validation.core.types import CohortSummary
 
 ROUND = "~"
-"""Separator between a campaign and its round in an address: `campaign~round-1`."""
+"""Separator between a campaign and its round in a URL: `campaign~round-1`."""
 DEMO = "demo"
 YEARS_KEPT = 4
 NAME = re.compile(r"[^/\\\x00-\x1f.][^/\\\x00-\x1f]{0,150}")
-"""A single folder name that is not hidden."""
+"""Pattern for a single folder name that is not hidden."""
 
 
 @dataclass
 class Site:
-    """A server's view of the machine.
+    """The data on this machine that the server can access.
 
     Parameters
     ----------
     roots : folders below which cohorts and slides may be shown
-    reviewers : how many different people must agree on a hypothesis
-    kg : the graph with which questions are read; None for the graph that ships with SAGE
+    reviewers : number of different people who must agree on a hypothesis
+    kg : the graph used to parse questions; None for the graph that ships with SAGE
     """
 
     settings: Settings
@@ -71,9 +71,9 @@ class Site:
         return RunFolder(path)
 
     def runs(self) -> list[tuple[str, RunFolder]]:
-        """List runs and rounds of campaigns under the names that `run` accepts, newest first.
+        """List runs and campaign rounds under the names that `run` accepts, newest first.
 
-        Runs whose manifest cannot be read are left out; `sage hospital check` names them.
+        Runs whose manifest is not readable are left out; `sage hospital check` names them.
         """
         found = [(run.id, run) for run in list_runs(self.settings.runs_dir)]
         for campaign in self.campaigns():
@@ -92,7 +92,7 @@ class Site:
         return list_campaigns(self.settings.runs_dir)[::-1]
 
     def cohort_names(self) -> dict[str, CohortSummary]:
-        """Return each cohort by its name on the pages, its `id`; load it by its `path` or `id`."""
+        """Return cohort summaries by `id`, the name on the pages; load by `path` or `id`."""
         from validation import cohort
         from validation.core.types import CohortSummary
 
@@ -123,12 +123,12 @@ class Site:
     def claims(self, run: RunFolder) -> list[dict[str, Any]]:
         """Return an answer per claim, supported claims first; none before the report is written.
 
-        Answers are built from verified files and kept while these do not change.
+        Answers are built from verified files and cached until these change.
 
         Raises
         ------
         InputError
-            If a file of the run was changed, lost or added.
+            If a run file was changed, lost or added.
         """
         from sage.report.build import summarize_run
 
@@ -143,19 +143,19 @@ class Site:
         return kept[1]
 
     def forget_cohort(self, name: str) -> None:
-        """Discard a cohort whose files were written, so that it is loaded anew on its next use."""
+        """Discard a cohort whose files were written, so that it is reloaded on its next use."""
         with self.lock:
             self._cohorts.pop(name, None)
 
     def cohort_of(self, run: RunFolder) -> BlindCohort:
-        """Return the cohort of a run as it may be seen before a contract is frozen."""
+        """Return a run's cohort, limited to the data visible before a contract is frozen."""
         from agents.scientist.blind import BlindCohort
 
         split = run.manifest().spec.split_rule
         return BlindCohort(self.whole_cohort_of(run), self.settings.min_count, split)
 
     def whole_cohort_of(self, run: RunFolder) -> Cohort:
-        """Return the cohort of a run with what was measured for it, loading it only once."""
+        """Return a run's cohort with its measurements, loading it only once."""
         from sage.run.services import Services
 
         key = f"run {run.root}"
@@ -166,11 +166,11 @@ class Site:
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph with which questions are read."""
+        """The graph used to parse questions."""
         return open_graph(graph_path(self.kg, self.settings), self.settings)
 
     def graph_as_of(self, year: int) -> Graph:
-        """Return the graph as of a year, kept for a few years; 0 means today."""
+        """Return the graph as of a year, cached for a few years; 0 means today."""
         with self.lock:
             if year and year not in self._past:
                 while len(self._past) >= YEARS_KEPT:

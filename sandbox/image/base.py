@@ -23,7 +23,7 @@ def make_base(name: str = NAME, *, say: Callable[[str], None] = lambda _: None) 
     Raises
     ------
     InputError
-        If this is not root, debootstrap is not installed, or no engine answers.
+        If the user is not root, debootstrap is not installed, or no engine responds.
     FaultError
         If a step fails.
     """

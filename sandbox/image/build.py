@@ -1,4 +1,4 @@
-"""Build the image from a wheelhouse of the host, so that the build needs no network."""
+"""Build the image from a wheelhouse on the host, so that the build needs no network."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from sandbox.docker_engine import IMAGE, LABEL, PACKAGES_LABEL, START, engine
 BASE_IMAGE = (
     "python:3.11-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad5a0412fd5bfc7"
 )
-"""By digest, so that the same base is built on everywhere and nothing else under its name."""
+"""Base image, pinned by digest so that every build uses exactly the same base."""
 HERE = Path(__file__).parent
 
 
 def prepare_wheelhouse(folder: Path, *, say: Callable[[str], None] = lambda _: None) -> int:
     """Download the wheels of `requirements.txt` into `folder` and return their number.
 
-    The versions are those installed here, so that the image gives the same results as the host.
+    The versions are those installed here, so that the image gives the same results as the
+    host.
 
     Raises
     ------
     FaultError
-        If pip cannot find or fetch one of them.
+        If pip fails to find or download a wheel.
     """
     folder.mkdir(parents=True, exist_ok=True)
     say("collecting wheels")
@@ -51,7 +52,7 @@ def prepare_wheelhouse(folder: Path, *, say: Callable[[str], None] = lambda _: N
 
 
 def installed() -> list[str]:
-    """List installed packages as version pins, except those at local versions ("+cpu")."""
+    """List installed packages as version pins, except those with local versions ("+cpu")."""
     from importlib.metadata import distributions
 
     found = {
@@ -78,14 +79,15 @@ def build(
     image : name of the image to build
     base : an image with Python
     packages : SAGE's own packages to include, with their fingerprints as labels
-    say : called with each line of progress
+    say : called with each progress line
 
     Raises
     ------
     InputError
-        If the wheelhouse has no wheels, no engine responds, or the base image cannot be obtained.
+        If the wheelhouse has no wheels, no engine responds, or the base image is not
+        available.
     FaultError
-        If a step of the build fails.
+        If a build step fails.
     """
     from docker.errors import APIError, BuildError, DockerException
 
@@ -123,7 +125,7 @@ def build(
 
 
 def _link(source: str, target: str) -> str:
-    """Link a wheel into the build context instead of copying it, if the file system allows that."""
+    """Link a wheel into the build context instead of copying it, if the file system allows it."""
     try:
         Path(target).hardlink_to(source)
     except OSError:

@@ -1,1 +1,1 @@
-"""Registered tests and controls of a contract, run on prepared inputs."""
+"""A contract's registered tests and controls, run on prepared inputs."""

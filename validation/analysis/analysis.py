@@ -1,10 +1,10 @@
-"""The analysis of prepared inputs, which runs unchanged in the sandbox and on the host.
+"""Analysis of prepared inputs, which runs unchanged in the sandbox and on the host.
 
     python -m validation.analysis.analysis INPUTS OUT
 
 Reads `contract.json`, `table.parquet`, `controls.parquet` and `provenance.json`; writes
-`analysis.json`, `attempts.jsonl` and figures. Only registered tests run. Each attempt is recorded
-before it starts, so that a crash leaves a trace.
+`analysis.json`, `attempts.jsonl` and figures. Only registered tests run. Each attempt is
+recorded before it starts, so that a crash leaves a trace.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ VERSIONS = ("numpy", "scipy", "pandas", "pyarrow", "pydantic", "matplotlib", "sa
 AGAIN = ("kaplan_meier", "cumulative_incidence", "schoenfeld", "calibration")
 APPLIED = ("confirmation", "replication")
 COUNTED = ("primary", "secondary", "adjusted")
-"""Roles of tests whose numbers of patients and events are results that the report may quote."""
+"""Roles of tests whose patient and event counts are results that the report may quote."""
 C = TypeVar("C", bound=ControlResult)
 
 
@@ -110,7 +110,7 @@ class Analysis:
     def open(cls, inputs: Path, *, trace: Path | None = None) -> Analysis:
         """Read and verify prepared inputs.
 
-        Raises `InputError` if a file is missing or was changed since it was prepared.
+        Raises `InputError` if a file is missing or has changed since it was prepared.
         """
         try:
             provenance = json.loads((inputs / "provenance.json").read_text(encoding="utf-8"))
@@ -141,7 +141,7 @@ class Analysis:
 
     @property
     def tests(self) -> tuple[TestOutcome, ...]:
-        """Outcomes of the tests and controls that have run so far."""
+        """Outcomes of the tests and controls run so far."""
         return tuple(self._tests)
 
     @property
@@ -150,7 +150,7 @@ class Analysis:
         return self._book.numbers
 
     def run(self, tests: list[str] | None = None) -> list[TestOutcome]:
-        """Run registered tests (default: all of them), then the controls of the claim.
+        """Run registered tests (default: all of them), then the claim's controls.
 
         Raises `InputError` for a test that is not in the contract.
         """
@@ -169,7 +169,7 @@ class Analysis:
         return list(self._tests)
 
     def study(self) -> tuple[Study | None, Exception]:
-        """Return the study, or None with the refusal or crash that each test will record."""
+        """Return the study, or None plus the refusal or crash to be recorded for each test."""
         cuts = tuple(Cut.model_validate(cut) for cut in self.provenance["cuts"])
         none = InputError(self.provenance.get("refusal") or "no cut-points could be found")
         if not cuts:
@@ -254,7 +254,7 @@ class Analysis:
             append_line(self._trace, json.dumps(line, sort_keys=True), durable=True)
 
     def _run_controls(self, study: Study) -> None:
-        """Run every control that the contract requests; record the rest as switched off."""
+        """Run every control requested by the contract; record the rest as switched off."""
         plan, primary = self.contract.controls, self.contract.primary_test
         self._controls = Controls(
             permuted=self._control(
@@ -363,7 +363,7 @@ class Analysis:
     def result(
         self, figures: dict[str, Figure] | None = None, notes: Sequence[str] = ()
     ) -> AnalysisResult:
-        """Return all results so far, with the figures drawn and notes about those that failed."""
+        """Return all results so far, with the figures drawn and notes on those that failed."""
         return AnalysisResult(
             contract_sha256=self.frozen.sha256,
             cohort=self.provenance["cohort"],
@@ -395,7 +395,7 @@ class Analysis:
 
 @cache
 def versions() -> dict[str, str]:
-    """Return versions of the libraries behind the numbers, looked up once (it takes 30 ms)."""
+    """Return versions of the libraries used in the computation, cached (lookup takes 30 ms)."""
     found = {"python": platform.python_version()}
     for name in VERSIONS:
         try:
@@ -438,7 +438,7 @@ if __name__ == "__main__":
 
 
 def _without_terms(study: Study, plan: TestPlan, found: TestOutcome) -> TestOutcome:
-    """Add to a model's outcome the covariates that have no term in the model."""
+    """Add the covariates that have no term in the model to the model's outcome record."""
     if found.status != "ok" or found.effect is None or not plan.covariates:
         return found
     keep = study.complete(plan.endpoint, (*plan.covariates, *plan.strata))

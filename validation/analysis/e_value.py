@@ -1,7 +1,7 @@
-"""E-values: how strong unmeasured confounding must be to explain an association away.
+"""E-values: the strength of unmeasured confounding needed to explain away an association.
 
-VanderWeele and Ding 2017 (Annals of Internal Medicine), with their approximations of the risk ratio
-from hazard ratios, odds ratios and standardized differences.
+VanderWeele and Ding 2017 (Annals of Internal Medicine), with their approximations of the
+risk ratio from hazard ratios, odds ratios and standardized differences.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import NamedTuple
 from validation.results.results import Book, Effect, TestOutcome
 
 COMMON = 0.15
-"""Share of patients with the outcome above which ratios are no longer close to risk ratios."""
+"""Share of patients with the outcome above which other ratios no longer approximate risk ratios."""
 
 
 class EValue(NamedTuple):
-    """Risk ratios that a confounder needs with both exposure and outcome (1: none is needed).
+    """Risk ratios that a confounder needs with both exposure and outcome (1: none needed).
 
-    `estimate` is the risk ratio that would move the estimate to no effect; `limit` is the one that
-    would move the confidence limit nearest to no effect.
+    `estimate` is the risk ratio that would move the estimate to the null; `limit` is the risk
+    ratio that would move the confidence limit nearest the null to the null.
     """
 
     estimate: float
@@ -64,7 +64,7 @@ def _risk_ratio(value: float, scale: str, *, common: bool) -> float:
 
 
 def put_e_value(outcome: TestOutcome, book: Book) -> None:
-    """Record the E-values of a finished test and of its confidence limit under `<test>.e_value`."""
+    """Record the E-values for a finished test and its confidence limit under `<test>.e_value`."""
     if outcome.effect is None or not outcome.n or outcome.method == "mediation":
         return
     found = e_value(outcome.effect, (outcome.events or 0) / outcome.n)

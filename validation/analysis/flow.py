@@ -38,7 +38,7 @@ def group_numbers(study: Study, book: Book) -> None:
 def patient_flow(
     contract: Contract, table: pd.DataFrame, joins: Sequence[dict[str, Any]]
 ) -> tuple[JoinReport, ...]:
-    """Count the patients lost at each condition, after the cohort's own joins."""
+    """Count the patients lost at each condition, following the cohort's own joins."""
     reports = [JoinReport.model_validate(join) for join in joins]
     keep = apply_filters(table, ())
     before = int(keep.sum())

@@ -21,8 +21,8 @@ def load(name_or_dir: str | Path, *, root: Path | None = None, cache: Path | Non
 
     Parameters
     ----------
-    name_or_dir : a built-in name ("gbsg2"), a `cohort.toml` file, a folder with such a file, or a
-        folder that contains every file of a shipped description (`data/cohorts`)
+    name_or_dir : a built-in name ("gbsg2"), a `cohort.toml` file, a folder with such a file,
+        or a folder that contains every file in a shipped description (`data/cohorts`)
 
     Raises
     ------

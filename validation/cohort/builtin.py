@@ -1,4 +1,4 @@
-"""Built-in cohorts, from data sets bundled with an installed library."""
+"""Built-in cohorts, based on data sets bundled with an installed library."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def summaries() -> list[CohortSummary]:
 
 
 def load(name: str) -> Cohort:
-    """Load the built-in cohort `name` by way of a temporary folder."""
+    """Load the built-in cohort `name` through a temporary folder."""
     import tempfile
     import weakref
     from pathlib import Path

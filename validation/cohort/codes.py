@@ -1,4 +1,4 @@
-"""Codes of the findings of a cohort check, each with its severity and remedy."""
+"""Codes for cohort-check findings, each with its severity and remedy."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def report(
     remedy: str | None = None,
     severity: Severity | None = None,
 ) -> Finding:
-    """Build a finding; severity and remedy default to those of its code."""
+    """Build a finding; severity and remedy default to those for its code."""
     usual, advice = CODES[code]
     return Finding(
         severity=severity or usual,

@@ -16,28 +16,28 @@ UNITS = {"log2cpm": "log2(CPM+1)", "log2": "log2(x+1)"}
 
 
 class Cohort(CohortColumns):
-    """Patients with variables and outcomes, as a `cohort.toml` describes them.
+    """Patients with variables and outcomes, as described by a `cohort.toml`.
 
-    Rows leave this class only under pseudonyms (`P0001` ...). Their order follows a hash of the
-    identifiers and the data, so that they cannot be reversed without the files.
+    Rows leave this class only under pseudonyms (`P0001` ...). Their order follows a hash of
+    the identifiers and the data, so that they cannot be reversed without the files.
     """
 
     def with_features(
         self, path: Path, *, key: str = "patient", modality: Modality = "imaging", source: str = ""
     ) -> Cohort:
-        """Return this cohort with more variables, such as a tool's measurements on its slides.
+        """Return this cohort with added variables, such as a tool's slide measurements.
 
         Parameters
         ----------
         path : table with a row per slide or patient; columns `patient`, optionally `slide` and
             `status` (rows whose status is not "ok" are left out), and numeric columns. Several
-            slides of a patient are averaged. Each column becomes `MODALITY:FILE_COLUMN`.
+            slides from a patient are averaged. Each column becomes `MODALITY:FILE_COLUMN`.
 
         Raises
         ------
         InputError
-            If the table lacks the key or any numeric column, or shares hardly any patients with
-            the cohort.
+            If the table lacks the key or any numeric column, or has hardly any patients in common
+            with the cohort.
         """
         name, table, variables = feature_table(path, key, modality, source, self.spec)
         spec = self.spec.model_copy(
@@ -89,7 +89,7 @@ class Cohort(CohortColumns):
 
     @property
     def maps(self) -> Path | None:
-        """Return the folder of the slides' maps; None if there is none in the cohort's root."""
+        """Return the folder with the slides' maps; None if the cohort's root has none."""
         if self.spec.maps is None:
             return None
         folder = (self.root / self.spec.maps).resolve()

@@ -1,4 +1,4 @@
-"""Reduce repeated rows of a patient by the rule that the cohort declares."""
+"""Reduction of repeated rows per patient by the rule declared in the cohort."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def collapse(values: pd.Series, patient: pd.Series, rule: str, where: str) -> pd.Series:
-    """Reduce rows to one value per patient; known values win over missing values.
+    """Reduce rows to a single value per patient, preferring known values over missing values.
 
-    `error` rejects repeated patients; `identical` rejects them only if their values differ; `first`
-    and `last` follow the order of the file; `mean`, `max` and `min` apply to numbers.
+    `error` rejects repeated patients; `identical` rejects them only if their values differ;
+    `first` and `last` follow the order of the file; `mean`, `max` and `min` apply to numbers.
 
     Parameters
     ----------
-    values : one value per row of a file
+    values : one value per row in a file
     rule : "error", "identical", "first", "last", "mean", "max" or "min"
 
     Raises

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TURNED_AT_ONCE = 64
-"""Number of genes transposed from rows to columns at a time."""
+"""Number of genes transposed from rows to columns in each batch."""
 
 
 class CohortColumns(CohortData):
@@ -36,7 +36,7 @@ class CohortColumns(CohortData):
         return [*self.variables, *source, *self.derived, *self.signatures]
 
     def parts_of(self, key: str) -> frozenset[str]:
-        """Return the keys that a variable is computed from: its own, and its parts' and genes'."""
+        """Return the keys used to compute a variable: its own, and those of its parts and genes."""
         if (levels := split_level_key(key)) is not None:
             return self.parts_of(levels[0]) | {key}
         genes = (*genes_of(key), *(self.signatures[key].genes if key in self.signatures else ()))
@@ -46,7 +46,7 @@ class CohortColumns(CohortData):
         return frozenset(found)
 
     def columns_read(self, key: str) -> frozenset[tuple[Path, str]]:
-        """Return the files and columns that a variable is computed from, except genes."""
+        """Return the files and columns used to compute a variable, excluding genes."""
         return frozenset(
             (self.tables[spec.table].path.resolve(), spec.column)
             for part in self.parts_of(key)
@@ -54,7 +54,7 @@ class CohortColumns(CohortData):
         )
 
     def outcome_columns(self, endpoint: str) -> frozenset[tuple[Path, str]]:
-        """Return the files and columns that an endpoint is read from."""
+        """Return the files and columns from which an endpoint is read."""
         spec = self.spec.endpoints[endpoint]
         columns = ("time", "entry", "time_censored", "event", "competing", "column")
         return frozenset(
@@ -64,7 +64,7 @@ class CohortColumns(CohortData):
         )
 
     def signature_genes(self, key: str) -> tuple[str, ...]:
-        """Return the genes of a signature variable ("signature:NAME") that are in the matrix."""
+        """Return the genes in the matrix that belong to a signature variable ("signature:NAME")."""
         composed = read_signature(key)
         if composed is not None and self.expression is not None:
             return composed.split_measured(self.expression)[0]
@@ -136,7 +136,7 @@ class CohortColumns(CohortData):
         return frame.sort_index()
 
     def block(self, genes: Sequence[str]) -> tuple[NDArray[np.float64], list[str]]:
-        """Return genes as (patients, genes) for patients with expression, and their pseudonyms."""
+        """Return genes as (patients, genes) for patients with expression, with their pseudonyms."""
         if self.expression is None:
             raise InputError(f'cohort "{self.id}" has no expression matrix')
         known = set(self.patients)

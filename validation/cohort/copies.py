@@ -1,10 +1,10 @@
-"""Find patients who are copies of others under new identifiers, exact or with noise.
+"""Detection of patients copied under new identifiers, either exactly or with noise.
 
-Each patient's nearest neighbors are found by the covariates alone. Among honest patients the
-outcome of the nearest neighbor is hardly closer to the patient's own than that of the tenth,
-however well the covariates predict it, and however many patients tie in a few coarse columns. A
-copy's is.
-The measurements on real cohorts are in `docs/cohorts.md`.
+Each patient's nearest neighbors are determined from the covariates only. Among genuine
+patients, the nearest neighbor's outcome is hardly closer to the patient's own than the
+tenth neighbor's, however well the covariates predict it, and however many patients tie in
+a few coarse columns. A copy's outcome is much closer. The measurements on real cohorts
+are in `docs/cohorts.md`.
 """
 
 from __future__ import annotations
@@ -28,26 +28,29 @@ if TYPE_CHECKING:
     IntArray = NDArray[np.int64]
 
 FEWEST = 30
-"""Fewest patients among whom copies are looked for."""
+"""Minimum number of patients for copy detection."""
 NEAR = 8
-"""Neighbors that may be copies; as many further ones give the outcomes to expect."""
+"""Number of neighbors that may be copies; as many others give the expected outcomes."""
 DISTANCES = (0.1, 0.5, 1.0)
-"""Limits of the nearest neighbor's distance, relative to that of neighbor `NEAR`."""
+"""Thresholds for the nearest neighbor's distance, relative to that of neighbor `NEAR`."""
 SHARES = (0.005, 0.02, 0.1)
-"""Limits of the share of patients whose outcome is as close as the nearest neighbor's."""
+"""Thresholds for the share of patients whose outcome is as close as the nearest neighbor's."""
 INFLATION = 1.5
 CONCLUSIVE = 1e-9
-"""Probability below which so many close pairs are copies. Of 32 real cohorts, the lowest was 0.004;
-where the times follow from the covariates, 3e-7."""
+"""Chance probability of the close pairs below which they are considered copies.
+
+Of 32 real cohorts, the lowest was 0.004; where the times follow from the covariates,
+3e-7.
+"""
 REPEATS = 0.9
-"""Rank correlation from which a column repeats the outcome."""
+"""Rank correlation above which a column is considered to repeat the outcome."""
 GENES, ROWS = 50, 512
 EXACT = 1e-3
 
 
 @dataclass(frozen=True)
 class Copies:
-    """Pairs of positions of patients who are copies of each other, each patient at most once first.
+    """Position pairs of patients who are copies of each other, each patient first at most once.
 
     `p` is the probability of as many close pairs among different patients.
     """
@@ -57,7 +60,7 @@ class Copies:
 
 
 def require_no_copies(cohort: Cohort) -> None:
-    """Raise `InputError` if patients of a cohort are copies of others, naming pseudonyms."""
+    """Raise `InputError`, naming pseudonyms, if any patients in a cohort are copies of others."""
     found = find_cohort_copies(cohort)
     if found is None:
         return
@@ -75,10 +78,10 @@ def require_no_copies(cohort: Cohort) -> None:
 
 @lru_cache(maxsize=1)
 def find_cohort_copies(cohort: Cohort) -> Copies | None:
-    """Find the copies among a cohort's patients; None if there are none.
+    """Find the copies among a cohort's patients; return None if there are none.
 
-    Rows of one `cluster` are not compared with each other. Without an outcome in time or amount,
-    the variable with most values takes its place.
+    Rows in the same `cluster` are not compared with each other. Without a time or amount as
+    outcome, the variable with the most distinct values is used instead.
     """
     import pandas as pd
 
@@ -91,10 +94,11 @@ def find_cohort_copies(cohort: Cohort) -> Copies | None:
 
 
 def find_shared_patients(first: Cohort, second: Cohort) -> Copies | None:
-    """Find patients who are in both cohorts; positions count from the first of `first`.
+    """Find patients who are in both cohorts; positions count from the start of `first`.
 
-    Compared are the variables and endpoints of the same name. Since an endpoint may have longer
-    follow-up in one of them, the variable with most values also serves as outcome.
+    The comparison uses variables and endpoints with the same name. Since an endpoint may have
+    longer follow-up in one of the cohorts, the variable with the most distinct values also
+    serves as outcome.
     """
     import pandas as pd
 
@@ -122,7 +126,7 @@ def _most_copies(
 
 
 def _repeats(columns: pd.DataFrame, values: pd.Series) -> list[str]:
-    """List the columns that repeat these values, such as their logarithm."""
+    """List the columns that repeat these values, for example as their logarithm."""
     same = columns.select_dtypes("number").rank().corrwith(values.rank()).abs()
     return [*same.index[same > REPEATS]]
 
@@ -130,7 +134,7 @@ def _repeats(columns: pd.DataFrame, values: pd.Series) -> list[str]:
 def _read_columns(cohort: Cohort) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
     """Return variables and genes, and outcomes as `time` (or value) and `event`, by patient.
 
-    Columns that endpoints read and text that identifies patients are left out.
+    Columns used by endpoints and text that identifies patients are left out.
     """
     import pandas as pd
 
@@ -162,7 +166,7 @@ def _read_columns(cohort: Cohort) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]
 
 
 def _finest(columns: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the number with most values as an outcome without censoring."""
+    """Return the numeric column with the most distinct values as an uncensored outcome."""
     amounts = columns.select_dtypes("number").nunique()
     if not (amounts >= FEWEST).any():
         return {}
@@ -186,8 +190,8 @@ def _genes(cohort: Cohort) -> pd.DataFrame:
 def place_patients(columns: pd.DataFrame) -> FloatArray:
     """Return (patients, dimensions) coordinates in which each column has the same weight.
 
-    Numbers become normal scores, text one dimension per level; a missing value is at the mean, with
-    a dimension of its own.
+    Numbers become normal scores, text gets one dimension per level; a missing value is at the
+    mean, with a dimension of its own.
     """
     import pandas as pd
     from scipy.special import ndtri
@@ -214,13 +218,13 @@ def place_patients(columns: pd.DataFrame) -> FloatArray:
 def find_copies(
     points: FloatArray, time: FloatArray, event: FloatArray, owner: IntArray | None = None
 ) -> Copies | None:
-    """Find pairs that agree in covariates and outcome beyond what different patients do.
+    """Find pairs whose covariates and outcomes agree more closely than for different patients.
 
     Parameters
     ----------
-    points : (n, d) coordinates by the covariates
+    points : (n, d) coordinates computed from the covariates
     time, event : (n,) outcome; patients without it are left out
-    owner : (n,) patients of the same owner are not compared
+    owner : (n,) patients with the same owner are not compared
     """
     from scipy.stats import poisson
 
@@ -253,7 +257,7 @@ def find_copies(
 
 
 def _neighbors(points: FloatArray, owner: IntArray | None) -> tuple[IntArray, FloatArray]:
-    """Return (n, neighbors) positions and distances of each patient's nearest others."""
+    """Return (n, neighbors) positions and distances of each patient's nearest other patients."""
     count = min(2 * NEAR, len(points) // 3)
     who = np.empty((len(points), count), dtype=np.int64)
     apart = np.empty((len(points), count))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CohortData:
-    """Files of a cohort as its `cohort.toml` describes them, before any value is decoded."""
+    """A cohort's files as described by its `cohort.toml`, before any value is decoded."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class CohortData:
 
     @property
     def site(self) -> str | None:
-        """The key of the variable that contains the site, if declared."""
+        """Key of the variable that contains the site, if declared."""
         rule = self.spec.patient.site
         return SOURCE_SITE if rule == BARCODE_SITE else rule
 
@@ -115,7 +115,7 @@ class CohortData:
         }
 
     def files(self) -> list[Path]:
-        """List the files from which the cohort's values come."""
+        """List the files that supply the cohort's values."""
         paths = {table.path for table in self.tables.values()}
         if self.spec.expression is not None:
             paths.add((self.root / self.spec.expression.file).resolve())
@@ -124,13 +124,13 @@ class CohortData:
         return sorted(paths)
 
     def _hash_of(self, path: Path) -> str:
-        """Compute the SHA-256 of a data file, once for each file."""
+        """Compute the SHA-256 of a data file, only once per file."""
         if path not in self._digests:
             self._digests[path] = hash_file(path)
         return self._digests[path]
 
     def _name_of(self, path: Path) -> str:
-        """Return a file's name for `hashes`: its path in the root, or `features/NAME`."""
+        """Return a file's name in `hashes`: its path below the root, or `features/NAME`."""
         if path.is_relative_to(self.root):
             return path.relative_to(self.root).as_posix()
         return f"features/{path.name}"
@@ -145,10 +145,10 @@ class CohortData:
 
     @cached_property
     def pseudonyms(self) -> dict[str, str]:
-        """Pseudonyms by patient identifier, for use inside the package only.
+        """Pseudonyms by patient identifier, for internal use in the package only.
 
-        A split selects confirmation patients by pseudonym. Pseudonyms therefore depend on the
-        patient file alone: other labels, variables or tables do not change the selection.
+        A split selects confirmation patients by pseudonym. Pseudonyms therefore depend only on
+        the patient file: other labels, variables or tables do not change the selection.
         """
         salt = self._hash_of(self.tables[self.spec.patient.table].path)
         order = sorted(

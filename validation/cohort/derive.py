@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Signature(Strict):
-    """A set of genes with a score: its meaning, and its source."""
+    """A gene set with a scoring method, its meaning and its source."""
 
     id: str
     label: Name
@@ -42,7 +42,7 @@ class Signature(Strict):
 
 @lru_cache(maxsize=8)
 def signatures(folder: Path | None = None) -> dict[str, Signature]:
-    """Load all signatures of a folder (by default, the bundled ones) by identifier."""
+    """Load all signatures in a folder (by default, the bundled ones) by identifier."""
     found: dict[str, Signature] = {}
     for path in sorted((folder or data_folder("signatures")).glob("*.json")):
         try:
@@ -59,7 +59,7 @@ def log2_cpm(counts: FloatArray, library_sizes: FloatArray) -> FloatArray:
     Parameters
     ----------
     counts : (genes, samples) raw counts
-    library_sizes : (samples,) assigned reads of each sample, all above zero
+    library_sizes : (samples,) assigned reads in each sample, all above zero
     """
     if (library_sizes <= 0).any():
         raise InputError("expression: a sample has no reads (library size 0)")
@@ -91,13 +91,14 @@ def mean_z(values: FloatArray) -> FloatArray:
 def ssgsea(values: FloatArray, members: NDArray[np.bool_], weight: float = 0.25) -> FloatArray:
     """Compute the single-sample gene-set enrichment score, not normalized.
 
-    Genes are ranked within each patient; the score is the sum over the ranking of the difference
-    between the weighted empirical distribution of the set and that of the other genes.
+    Genes are ranked within each patient; the score is the sum over the ranking of the
+    difference between the weighted empirical distribution of the set and that of the other
+    genes.
 
     Parameters
     ----------
     values : (genes, patients) on any scale; only ranks within a patient matter
-    members : (genes,) true for genes of the set; some genes must be in it and some outside
+    members : (genes,) true for genes in the set; some genes must be in it and some outside
 
     Source: Barbie et al. 2009 (Nature), with the weight 0.25 used there.
     """
@@ -111,9 +112,9 @@ def ssgsea(values: FloatArray, members: NDArray[np.bool_], weight: float = 0.25)
 class Ranking:
     """Genes ranked within each patient, for scoring any gene set (`ssgsea`).
 
-    `gain` (genes, patients) is the ascending rank to the power of the weight; `left` is the number
-    of genes ranked at a gene's place or below it. For a distribution that jumps at the genes of a
-    set, its sum over the ranking is the sum over these genes of jump times `left`.
+    `gain` (genes, patients) is the ascending rank to the power of the weight; `left` is the
+    number of genes ranked at or below a gene's position. If a distribution jumps at a set's
+    genes, its sum over the ranking is the sum of jump times `left` over these genes.
     """
 
     gain: FloatArray
@@ -139,7 +140,7 @@ class Ranking:
 
 
 def weighted_z(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Compute the weighted sum of the genes' z-scores per patient, over the sum of |weights|.
+    """Compute the weighted sum of the genes' z-scores per patient, divided by the sum of |weights|.
 
     Parameters
     ----------
@@ -157,12 +158,12 @@ def weighted_z(values: FloatArray, weights: FloatArray) -> FloatArray:
 def composed_scores(
     signature: GeneSignature, values: FloatArray, sets: Sequence[NDArray[np.int64]]
 ) -> list[FloatArray]:
-    """Score gene sets by the method of a signature; returns a (patients,) array per set.
+    """Score gene sets by a signature's method; return a (patients,) array per set.
 
     Parameters
     ----------
-    values : (genes, patients) of all genes
-    sets : positions of the genes of each set
+    values : (genes, patients) for all genes
+    sets : positions of the genes in each set
     """
     if signature.method == "rank":
         ranking = Ranking.build(values)

@@ -1,4 +1,4 @@
-"""Entries of the data dictionary: variables, endpoints and joins of a cohort, without rows."""
+"""Data dictionary entries: a cohort's variables, endpoints and joins, without rows."""
 
 from __future__ import annotations
 

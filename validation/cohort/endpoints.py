@@ -1,4 +1,4 @@
-"""Decode outcomes by the codes that the cohort declares, and reject contradictions."""
+"""Decoding of outcomes by the codes declared in the cohort, rejecting contradictions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ TO_MONTHS = {"days": 1 / DAYS_PER_MONTH, "weeks": 7 / DAYS_PER_MONTH, "months": 
 
 
 def decode(name: str, spec: EndpointSpec, table: Loaded) -> pd.DataFrame:
-    """Decode the outcome of each patient.
+    """Decode each patient's outcome.
 
     Returns
     -------
-    Frame indexed by patient: `time` in months and `event` (0 censored, 1 event, 2 competing) for
-    outcomes in time, and `entry` in months if delayed entry is declared; `value` for binary (0/1)
-    and continuous outcomes. Patients without the outcome are left out.
+    Frame indexed by patient: `time` in months and `event` (0 censored, 1 event, 2 competing)
+    for time-to-event outcomes, and `entry` in months if delayed entry is declared; `value`
+    for binary (0/1) and continuous outcomes. Patients without the outcome are left out.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def _in_time(name: str, spec: TimedSpec, table: Loaded) -> pd.DataFrame:
 
 
 def followed(outcome: pd.DataFrame) -> pd.Series:
-    """Return the months for which each patient of a decoded outcome in time was followed."""
+    """Return each patient's months of follow-up for a decoded time-to-event outcome."""
     return outcome["time"] - outcome["entry"] if "entry" in outcome else outcome["time"]
 
 
@@ -111,7 +111,7 @@ def _check_times(data: pd.DataFrame, where: str, spec: TimedSpec) -> pd.DataFram
 
 
 def _last_contact(data: pd.DataFrame, owner: pd.Series, rule: str, where: str) -> pd.DataFrame:
-    """Keep the latest follow-up row of each patient, from the first entry; an event wins a tie."""
+    """Keep each patient's latest follow-up row, from the first entry; an event wins a tie."""
     if rule == "error":
         raise InputError(
             f"{where}: {int(owner[owner.duplicated()].nunique())} patients have several rows. "

@@ -1,7 +1,7 @@
-"""Expression matrices, kept as float32 arrays with their gene symbols and patients.
+"""Expression matrices, stored as float32 arrays with their gene symbols and patients.
 
-With a cache folder, the array is stored there under a hash of its file and rules, and later reads
-load only the requested rows.
+With a cache folder, the array is stored there under a hash of its file and rules, and
+later reads load only the requested rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 GENES_AT_ONCE = 512
-"""Number of genes that are converted to the analysis scale at a time, as float64."""
+"""Number of genes converted to the analysis scale in each batch, as float64."""
 VERSIONED = re.compile(r"^ENSG\d{11}\.\d+$")
 
 
@@ -64,7 +64,7 @@ class Expression:
 
 
 def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | None) -> Expression:
-    """Load the matrix that `spec` describes, from the cache if possible.
+    """Load the matrix described by `spec`, from the cache if possible.
 
     Parameters
     ----------
@@ -102,14 +102,17 @@ def load_expression(spec: ExpressionSpec, root: Path, ids: str, cache: Path | No
 
 
 SETTLED_S = 5.0
-"""A file changed more recently may change again without new times, so its hash is not kept."""
+"""Minimum file age in seconds for keeping its hash.
+
+A more recently changed file may change again without a difference in its timestamps.
+"""
 
 
 def _digest(path: Path, cache: Path) -> str:
     """Compute the SHA-256 of a file, reused while its inode, size and times are unchanged.
 
-    The times include that of the last inode change, which programs cannot set back. A file that
-    was rewritten is therefore read again, whatever its modification time.
+    The times include the last inode change, which programs cannot set back. A file that was
+    rewritten is therefore read again, regardless of its modification time.
     """
 
     def state() -> str:
@@ -138,7 +141,7 @@ def _load_cached(folder: Path) -> Expression:
 
 
 class _Planned(NamedTuple):
-    """Contents of a matrix, with its rows as chunks of float32."""
+    """Contents of a matrix, with its rows in float32 chunks."""
 
     patients: list[str]
     genes: list[str]
@@ -168,7 +171,7 @@ def _plan_samples(spec: ExpressionSpec, path: Path, root: Path, ids: str) -> _Pl
 def _of_genes(
     spec: ExpressionSpec, raw: Matrix, rows: list[list[int]], sizes: NDArray[np.float64] | None
 ) -> NDArray[np.float64]:
-    """Convert to (genes, samples) on the analysis scale, merging rows of a symbol by the rule."""
+    """Convert to (genes, samples) on the analysis scale, merging rows with the same symbol."""
     flat = [row for at in rows for row in at]
     values = _transform(spec, np.ascontiguousarray(raw.values[flat], dtype=float), sizes)
     if len(flat) == len(rows):
@@ -195,7 +198,7 @@ def _of_patients(
     columns: list[list[int]],
     sizes: NDArray[np.float64] | None,
 ) -> NDArray[np.float32]:
-    """Merge the samples of each patient by the declared rule, to (genes, patients)."""
+    """Merge each patient's samples by the declared rule, to (genes, patients)."""
     first = [at[0] for at in columns]
     if spec.duplicate_samples == "deepest" and sizes is not None:
         first = [max(at, key=lambda column: float(sizes[column])) for at in columns]
@@ -278,7 +281,7 @@ def _genes(
 def _samples(
     spec: ExpressionSpec, samples: list[str], ids: str, reports: list[JoinReport]
 ) -> dict[str, list[int]]:
-    """Map each patient to their columns, for the sample types that are kept."""
+    """Map each patient to their columns, limited to the sample types that are kept."""
     names = [
         sample.split(spec.sample_split)[0] if spec.sample_split else sample for sample in samples
     ]

@@ -1,4 +1,4 @@
-"""Features that tools computed on slides, as variables of a cohort."""
+"""Features computed on slides by tools, as cohort variables."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def columns_about(path: Path) -> dict[str, ColumnAbout]:
 def feature_table(
     path: Path, key: str, modality: Modality, source: str, spec: CohortSpec
 ) -> tuple[str, TableSpec, dict[str, VariableSpec]]:
-    """Return name, table and variables of a feature file; non-numeric columns are left out.
+    """Return a feature file's name, table and variables, leaving out non-numeric columns.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""Find problems that would mislead an analysis of a cohort.
+"""Detection of problems that would mislead an analysis of a cohort.
 
-Each rule looks for a trap that was found in real cohorts: event flags of either polarity, follow-up
-older than that of another table, normal samples among tumors, a detector's own training slides.
+Each rule looks for a trap found in real cohorts: event flags with unexpected polarity,
+follow-up older than that in another table, normal samples among tumors, a detector's own
+training slides.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NAMED = 12
 
 
 def of_copies(cohort: Cohort) -> Iterator[Finding]:
-    """Find patients who are in the cohort several times, under new identifiers."""
+    """Find patients who appear in the cohort several times under new identifiers."""
     if (found := find_cohort_copies(cohort)) is None:
         return
     named = [f"{cohort.patients[one]} = {cohort.patients[other]}" for one, other in found.pairs]
@@ -85,7 +86,7 @@ def _identifiers(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
 
 
 def _plain(identifier: str) -> str:
-    """Normalize what varies in data entry of an identifier: case, separators, leading zeros."""
+    """Normalize typical data-entry variation in an identifier: case, separators, leading zeros."""
     return re.sub(r"(?<!\d)0+(?=\d)", "", re.sub(r"[\s._/-]+", "-", identifier.casefold()))
 
 
@@ -127,7 +128,7 @@ def _find_case_variants(cohort: Cohort, where: str) -> Iterator[Finding]:
 
 
 def _headers(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
-    """Find rows that repeat the header (TCGA biotab writes it three times)."""
+    """Find rows that repeat the header, which TCGA biotab files contain three times."""
     columns = [str(column).casefold() for column in table.rows.columns]
     repeated = 0
     for _, row in table.rows.head(3).iterrows():
@@ -142,7 +143,7 @@ def _headers(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
 
 
 def _training(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
-    """Find rows on which an imaging detector was trained."""
+    """Find rows that were used to train an imaging detector."""
     used = [
         key
         for key, spec in cohort.spec.variables.items()

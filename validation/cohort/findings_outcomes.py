@@ -1,4 +1,4 @@
-"""Find problems in a cohort's outcomes: coding, polarity, age, implausible times."""
+"""Detection of problems in a cohort's outcomes: coding, polarity, age, implausible times."""
 
 from __future__ import annotations
 
@@ -31,16 +31,19 @@ FEW_EVENTS = 20
 MANY_AT_ZERO = 0.1
 EVENTS_LATER = 0.65
 FAR = 4.0
-"""Standard errors. Of 33 public outcomes, only one exceeds 0.6 in `_later` (76 catheters)."""
+"""Threshold in standard errors for `_later`.
+
+Of 33 public outcomes, only one exceeds 0.6 (76 catheters).
+"""
 AFTER_DEATH = 1.0, 0.02
-"""Months after death, and share of the dead, from which follow-up after death is an error."""
+"""Months after death, and share of deceased patients, beyond which follow-up is an error."""
 SHORT_MEDIAN = 2.0
-"""Months. A shorter median time more often means that the wrong unit was declared."""
+"""Median time in months below which the declared unit is more often wrong than right."""
 _VITAL = re.compile("vital_?status", re.IGNORECASE)
 
 
 def of_endpoints(cohort: Cohort) -> Iterator[Finding]:
-    """Find unreadable endpoints, few events, odd times, and contradictions of vital status."""
+    """Find unreadable endpoints, few events, odd times, and contradictory vital status."""
     for name, spec in cohort.spec.endpoints.items():
         where = f"endpoints.{name}"
         try:
@@ -70,9 +73,10 @@ def of_endpoints(cohort: Cohort) -> Iterator[Finding]:
 
 
 def find_after_death(cohort: Cohort, name: str) -> str:
-    """Describe patients whom an endpoint follows beyond their death by OS; "" if there are none.
+    """Describe patients whom an endpoint follows beyond their OS death; "" if there are none.
 
-    Counted as free of the event to the end of a study, the dead make what kills look protective.
+    If deceased patients count as event-free to the end of a study, lethal factors look
+    protective.
     """
     if name == "OS" or not all(
         isinstance(cohort.spec.endpoints.get(key), TimedSpec) for key in ("OS", name)
@@ -89,14 +93,14 @@ def find_after_death(cohort: Cohort, name: str) -> str:
 
 
 def _vital_state(values: pd.Series) -> pd.Series:
-    """Code the dead as 1, the living as 0, and anything else as missing."""
+    """Code deceased patients as 1, living patients as 0, and anything else as missing."""
     return values.map(lambda item: 1.0 if item in DEAD else 0.0 if item in ALIVE else None)
 
 
 def _polarity(
     cohort: Cohort, name: str, spec: TimedSpec, outcome: pd.DataFrame
 ) -> Iterator[Finding]:
-    """Compare overall survival with a vital status in the same table: deaths must be events."""
+    """Compare overall survival with vital status in the same table: deaths must be events."""
     table = cohort.tables[spec.table]
     column = next((row for row in table.rows if _VITAL.search(str(row))), None)
     if column is None or column == spec.event or name.upper() != "OS":
@@ -117,7 +121,7 @@ def _polarity(
 
 
 def _events_last(where: str, spec: TimedSpec, outcome: pd.DataFrame) -> Iterator[Finding]:
-    """Find events later than censored times: in a study that ends, censored times are last."""
+    """Find events later than censored times; in a study that ends, censored times come last."""
     event, censored = (outcome.loc[outcome["event"] == number, "time"] for number in (1, 0))
     one_two = {text_of(value) for value in spec.event_values} == {"1"} and "2" in {
         text_of(value) for value in spec.censored_values
@@ -148,7 +152,7 @@ def _later(event: pd.Series, censored: pd.Series) -> tuple[float, float]:
 
 
 def _risk_protects(cohort: Cohort, where: str, outcome: pd.DataFrame) -> Iterator[Finding]:
-    """Find more of a risk factor with fewer events: the flag or its coding is inverted."""
+    """Find risk factors associated with fewer events, a sign of an inverted flag or coding."""
     from validation.statistics.batched import batched_cox
 
     for key in cohort.spec.risk_factors:
@@ -170,7 +174,7 @@ def _risk_protects(cohort: Cohort, where: str, outcome: pd.DataFrame) -> Iterato
 
 
 def _times(where: str, time: pd.Series) -> Iterator[Finding]:
-    """Find times that are often zero, all the same, or too short for the declared unit."""
+    """Find times that are often zero, all identical, or too short for the declared unit."""
     at_zero = int((time == 0).sum())
     if len(time) < 10:
         return
@@ -184,7 +188,7 @@ def _times(where: str, time: pd.Series) -> Iterator[Finding]:
 
 
 def of_flags(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
-    """Find event-like columns whose coding is easily misread: 1/2, or `cens` of either polarity."""
+    """Find event-like columns with easily misread coding: 1/2, or `cens` of either polarity."""
     used = {
         (spec.table, spec.event): spec
         for spec in cohort.spec.endpoints.values()
@@ -213,7 +217,7 @@ def of_flags(cohort: Cohort, table: Loaded) -> Iterator[Finding]:
 
 
 def find_outdated(cohort: Cohort) -> Iterator[Finding]:
-    """Compare deaths in other tables with those of the endpoint, for the same patients."""
+    """Compare deaths in other tables with those in the endpoint, for the same patients."""
     spec = cohort.spec.endpoints.get("OS")
     if not isinstance(spec, SurvivalSpec):
         return
@@ -240,7 +244,7 @@ def find_outdated(cohort: Cohort) -> Iterator[Finding]:
 
 
 def _deaths(table: Loaded, column: str) -> Any:
-    """Return death flags by patient, if the column is a vital status or 0/1 survival event."""
+    """Return death flags by patient if the column is a vital status or 0/1 survival event."""
     values = codes(table.rows[column]).str.casefold()
     event = re.fullmatch(r"(os|oc)([ ._,]*(event|status))?", column, re.I)
     if _VITAL.search(column):

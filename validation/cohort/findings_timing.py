@@ -1,7 +1,7 @@
-"""Find variables that reveal the outcome or grow with follow-up, for `check` alone.
+"""Detection of variables that reveal the outcome or grow with follow-up, only for `check`.
 
-Findings go to the person who runs `sage cohort check`, never into the data dictionary: a hypothesis
-drafted with them would have seen the outcome.
+Findings go to the person who runs `sage cohort check`, never into the data dictionary: a
+hypothesis drafted with them would have seen the outcome.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ MOST_LEVELS = 12
 FEWEST_OF_A_LEVEL = 5
 FEWEST_TIMES = 10
 AGREE = 0.95
-"""Smallest share of patients in whom a column of times must agree with a yes/no variable."""
+"""Minimum share of patients in whom a column of times must agree with a yes/no variable."""
 NAMED = 12
 EXACT, SHORT_OF = 0.995, 0.98
-"""Variance of a variable that follow-up and another one explain together, and the latter alone."""
+"""R² thresholds for follow-up with another variable, and for the other variable without it."""
 CODES = {"outcome": "outcome_proxy", "follow_up": "grows_with_follow_up"}
 
 
@@ -64,11 +64,12 @@ def of_timing(cohort: Cohort) -> Iterator[Finding]:
 
 
 def require_no_follow_up(cohort: Cohort, keys: Iterable[str], endpoint: str) -> None:
-    """Raise `InputError` if a variable holds follow-up, or its own column of times belies a table.
+    """Raise `InputError` if a variable contains follow-up, or its times contradict its declaration.
 
-    The endpoint's time, alone or added to another variable (the age at the end of follow-up), is an
-    outcome whenever it was recorded. What has times within follow-up (`_own_times`) is baseline
-    only by a declaration of its own, not by one for its table or for the cohort.
+    The endpoint's time, either by itself or added to another variable (the age at the end of
+    follow-up), is an outcome whenever it was recorded. A variable with times within follow-up
+    (`_own_times`) counts as baseline only if it has its own declaration, not through a
+    declaration for its table or the cohort.
     """
     for key in keys:
         spec = cohort.variables.get(key)
@@ -87,7 +88,7 @@ def require_no_follow_up(cohort: Cohort, keys: Iterable[str], endpoint: str) -> 
 def find_held_follow_up(cohort: Cohort, keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     """Find numbers that equal an endpoint's time, or its sum with another variable, up to rounding.
 
-    Yields each such variable of `keys`, the endpoint, and the relation in words.
+    Yields each such variable in `keys`, the endpoint, and a description of the relation.
     """
     import pandas as pd
 
@@ -171,7 +172,7 @@ def indicators(values: pd.Series) -> Iterator[tuple[str, pd.Series]]:
 
 
 def _own_times(cohort: Cohort, key: str) -> Iterator[Finding]:
-    """Find a column of times within follow-up that is filled for one answer only."""
+    """Find a column of times within follow-up that is filled for only one answer."""
     import pandas as pd
 
     spec = cohort.variables.get(key)

@@ -1,4 +1,4 @@
-"""Find impossible values, and columns that mix units or spellings."""
+"""Detection of impossible values, and of columns that mix units or spellings."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ RANGES: tuple[tuple[re.Pattern[str], re.Pattern[str] | None, float, float], ...]
         float("inf"),
     ),
 )
-"""Patterns of name or label and of unit, with the possible range; the first match applies."""
+"""Patterns for name or label and for unit, with the possible range; the first match applies."""
 FACTORS = {365.25: "days among years", 30.44: "days among months", 12.0: "months among years",
            7.0: "days among weeks", 10.0: "mm among cm", 1000.0: "thousandths"}  # fmt: skip
 SAME_FACTOR = 0.4
-"""Tolerance, on the log scale, between the ratio of two clusters' medians and a factor."""
+"""Tolerance, on the log scale, between a conversion factor and two clusters' median ratio."""
 MARGIN = 1.1
 """Factor by which converted values may exceed the range of the other values."""
 EMPTY = 2.5
-"""Smallest gap between two clusters, as a ratio."""
+"""Minimum gap between two clusters, as a ratio."""
 FEWEST_VALUES = 20
 FEWEST_OF_A_UNIT = 3
 
@@ -74,7 +74,7 @@ def _ranges(where: str, variable: Variable, known: pd.Series) -> list[Finding]:
 
 
 def _mixture(where: str, known: pd.Series) -> list[Finding]:
-    """Find two clusters whose medians differ by the factor between two units."""
+    """Find two clusters whose medians differ by the conversion factor between two units."""
     values = np.sort(known.to_numpy(dtype=float))
     if values[0] < 0 or len(np.unique(values)) < FEWEST_VALUES:
         return []

@@ -1,4 +1,4 @@
-"""Find problems in a cohort's variables: empty, constant, implausible, identifiers."""
+"""Detection of problems in a cohort's variables: empty, constant, implausible, identifiers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAR = 100.0
 """Distance, in widths of the middle 90%, beyond which a value is considered an error."""
 SENTINELS = (-1.0, -9.0, 9.0, -99.0, -999.0, -9999.0, 99.0, 999.0, 9999.0, 99999.0)
 APART = 1.5
-"""Distance, in widths of the middle 90%, between a usual code for missing and other values."""
+"""Minimum distance, in widths of the middle 90%, from a missing-value code to other values."""
 
 
 def of_expression(cohort: Cohort) -> Iterator[Finding]:
@@ -86,7 +86,7 @@ def of_variables(cohort: Cohort) -> Iterator[Finding]:
 
 
 def _report_cleaned(where: str, changed: int) -> list[Finding]:
-    """Report texts that are shown without some of their characters."""
+    """Report texts that are displayed with some characters removed."""
     if not changed:
         return []
     text = f"{count_noun(changed, 'text')} put on one line, cut, or cleaned of invisible characters"
@@ -94,7 +94,7 @@ def _report_cleaned(where: str, changed: int) -> list[Finding]:
 
 
 def _levels(where: str, known: pd.Series) -> list[Finding]:
-    """Find text with too many levels to compare groups: an identifier, a date, or free text."""
+    """Find text with too many levels for group comparisons: identifiers, dates or free text."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(known) or len(known) < FEWEST_VALUES:
@@ -107,7 +107,7 @@ def _levels(where: str, known: pd.Series) -> list[Finding]:
 
 
 def _far_values(where: str, known: pd.Series) -> list[Finding]:
-    """Find usual codes for missing that were read as numbers, and values far out of range."""
+    """Find common missing-value codes that were read as numbers, and values far out of range."""
     import pandas as pd
 
     if not pd.api.types.is_numeric_dtype(known):

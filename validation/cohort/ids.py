@@ -24,7 +24,7 @@ SAMPLE_NAMES = {
 
 
 def patient_of(identifier: str, rule: str) -> str | None:
-    """Return the patient that an identifier names, or None if the rule cannot read it."""
+    """Return the patient named by an identifier, or None if the rule cannot parse it."""
     text = identifier.strip()
     if not text:
         return None
@@ -35,7 +35,7 @@ def patient_of(identifier: str, rule: str) -> str | None:
 
 
 def require_one_row_each(identifiers: Iterable[str], cluster: str | None) -> None:
-    """Reject slides or samples counted as patients: barcodes that share their patient part.
+    """Reject slides or samples counted as patients: barcodes with the same patient part.
 
     Raises `InputError` if there are any and the cohort declares no cluster.
     """

@@ -1,4 +1,4 @@
-"""Read expression files before any transformation: a row per symbol, a column per sample."""
+"""Reading of expression files before any transformation: symbols as rows, samples as columns."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COLUMNS_AT_ONCE = 256
-"""Number of columns of a Parquet file that are read into a table at a time."""
+"""Number of columns read from a Parquet file into a table in each batch."""
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Matrix with `values` (symbols, samples), float32 if the file has no more precision."""
+    """A matrix with `values` (symbols, samples), in float32 unless the file is more precise."""
 
     symbols: list[str]
     samples: list[str]
@@ -30,9 +30,10 @@ class Matrix:
 
 
 def read_matrix(spec: ExpressionSpec, path: Path) -> Matrix:
-    """Read the matrix that `spec` describes, not yet transformed.
+    """Read the matrix described by `spec`, without transforming it.
 
-    A Parquet file is read a few columns at a time, to need no more memory than its numbers.
+    A Parquet file is read a few columns at a time, so that it needs no more memory than its
+    numbers.
 
     Raises `InputError` if the file cannot be read as such a matrix.
     """

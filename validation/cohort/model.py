@@ -1,8 +1,9 @@
 """Schema of `cohort.toml`. Paths are relative to the cohort's root folder.
 
-A cohort names its tables once, then defines variables and endpoints by their columns. Everything
-that changes a patient's value (filters, codes for missing values, how several rows of a patient are
-merged) is declared in this file, because an undeclared rule cannot be reviewed.
+A cohort names its tables once, then defines variables and endpoints by their columns.
+Everything that changes a patient's value (filters, codes for missing values, rules for
+merging several rows of a patient) is declared in this file, because an undeclared rule
+cannot be reviewed.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ KEY = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")
 class PatientRule(Strict):
     """Table that defines the patients, and the rule for reading identifiers.
 
-    `ids = "tcga"` takes the first twelve characters of a barcode, accepts dots for hyphens, and
-    rejects anything else; `ids = "exact"` takes identifiers unchanged.
+    `ids = "tcga"` takes the first twelve characters of a barcode, accepts dots for hyphens,
+    and rejects anything else; `ids = "exact"` takes identifiers unchanged.
 
-    `cluster` is the key of a variable that identifies rows of the same person, if the table has a
-    row per slide or lesion. `site` is the key of the hospital, or "barcode": the tissue source site
-    of TCGA barcodes, as variable `clinical:tissue_source_site`.
+    `cluster` is the key of a variable that identifies rows of the same person, if the table
+    has a row per slide or lesion. `site` is the key of the hospital variable, or "barcode":
+    the tissue source site in TCGA barcodes, as variable `clinical:tissue_source_site`.
     """
 
     table: str
@@ -54,9 +55,9 @@ class PatientRule(Strict):
 class KnownSpec(Strict):
     """Time after the start of follow-up at which a variable became known, fixed or per patient.
 
-    `time` applies to all patients; `column` of the variable's table contains it per patient (empty:
-    never). `before` is the variable's value until then, such as "no" for a treatment that was not
-    given yet.
+    `time` applies to all patients; `column`, in the variable's table, contains the time per
+    patient (empty: never). `before` is the variable's value until then, such as "no" for a
+    treatment not yet given.
     """
 
     time: float | None = Field(default=None, gt=0)
@@ -76,14 +77,14 @@ class KnownSpec(Strict):
 
 
 Known = Literal["baseline", "unknown"] | float | KnownSpec
-"""A number is in the unit of follow-up, as is a `KnownSpec` without `unit`."""
+"""Declared timing; numbers, like a `KnownSpec` without `unit`, are in the follow-up unit."""
 
 
 class TableSpec(Strict):
-    """Table file. `where` keeps rows whose columns have any of the given values.
+    """A table file. `where` keeps rows whose columns have any of the given values.
 
-    `known_at` applies to all variables of the table that do not state their own; without it, the
-    cohort's applies. The same is true for expression and slides.
+    `known_at` applies to all variables in the table that do not declare their own; without
+    it, the cohort's `known_at` applies. The same is true for expression and slides.
     """
 
     file: str
@@ -103,8 +104,9 @@ class TableSpec(Strict):
 class ExpressionSpec(Strict):
     """A matrix of genes by samples (or samples by genes).
 
-    `scale` is the scale of the file; `transform` gives the scale of analyses. `duplicate_genes` and
-    `duplicate_samples` determine how repeated symbols and repeated samples of a patient are merged.
+    `scale` is the scale in the file; `transform` gives the scale for analyses.
+    `duplicate_genes` and `duplicate_samples` determine how repeated symbols and a patient's
+    repeated samples are merged.
     """
 
     file: str
@@ -139,10 +141,10 @@ class ExpressionSpec(Strict):
 
 
 class VariableSpec(Strict):
-    """A variable of a table.
+    """A variable in a table.
 
-    `values` maps codes of the file to values of the analysis; other codes are rejected unless
-    `other = "missing"`.
+    `values` maps codes in the file to values for the analysis; other codes are rejected
+    unless `other = "missing"`.
     """
 
     table: str
@@ -160,7 +162,7 @@ class VariableSpec(Strict):
 
 
 class RatioSpec(Strict):
-    """Derived variable: a ratio of two variables, or their difference on a log scale."""
+    """A derived variable: a ratio of two variables, or their difference on a log scale."""
 
     formula: Literal["ratio", "log_difference", "mean_z"]
     of: tuple[str, ...] = Field(min_length=1)
@@ -193,9 +195,10 @@ class TimedSpec(Strict):
 
 
 class SurvivalSpec(TimedSpec):
-    """Time to event. Every code that the event column may contain is assigned to a side.
+    """Time to event. Every code that the event column may contain is classified.
 
-    `time_censored` is the column for those without the event (days to last contact), if it differs.
+    `time_censored` is the time column for patients without the event (days to last contact),
+    if it differs.
     """
 
     kind: Literal["survival"] = "survival"
@@ -205,9 +208,9 @@ class SurvivalSpec(TimedSpec):
 class CompetingSpec(TimedSpec):
     """Time to the first of several events. `event_values` are coded 1, `competing_values` 2.
 
-    If two flags decide it (death from the tumor, death of any cause), `competing` is the second
-    column: patients without an event in the first, but with a value of `competing_values` in the
-    second, are coded 2.
+    If two flags determine the outcome (death from the tumor, death from any cause),
+    `competing` is the second column: patients without an event in the first, but with a value
+    in `competing_values` in the second, are coded 2.
     """
 
     kind: Literal["competing"]
@@ -216,10 +219,10 @@ class CompetingSpec(TimedSpec):
 
 
 class BinarySpec(Strict):
-    """Yes or no. Codes on neither side and not missing are rejected.
+    """A yes/no outcome. Codes that are neither declared nor missing are rejected.
 
-    `contained_in` lists variables that contain this outcome (stage contains pN): models of it omit
-    them.
+    `contained_in` lists variables that contain this outcome (stage contains pN); models for
+    it omit them.
     """
 
     kind: Literal["binary"]
@@ -234,7 +237,7 @@ class BinarySpec(Strict):
 
 
 class ContinuousSpec(Strict):
-    """A measured outcome."""
+    """A continuous, measured outcome."""
 
     kind: Literal["continuous"]
     table: str
@@ -252,7 +255,8 @@ EndpointSpec = Annotated[
 class SlideSpec(Strict):
     """Location of the slides: a table with a row per slide, or a folder searched by pattern.
 
-    `known_at` is when they were taken; it applies to the features that tools compute on them.
+    `known_at` is the time when they were taken; it applies to the features that tools compute
+    on them.
     """
 
     folder: str = "."
@@ -263,12 +267,13 @@ class SlideSpec(Strict):
 
 
 class CohortSpec(Strict):
-    """A whole cohort description.
+    """A complete cohort description.
 
-    `known_at` applies to every table, and to expression and slides, unless they state their own.
-    `risk_factors` are keys of numbers of which more is known to mean earlier events, the surest
-    first: the first that a claim leaves free is its known positive.
-    `maps` is the folder of the slides' maps, from which pictures of measured patients are drawn.
+    `known_at` applies to every table, and to expression and slides, unless they declare their
+    own. `risk_factors` are keys of numeric variables for which higher values are known to
+    mean earlier events, most certain first: the first that a claim does not use is its known
+    positive. `maps` is the folder with the slides' maps, from which images of measured
+    patients are drawn.
     """
 
     id: Name
@@ -328,7 +333,7 @@ class CohortSpec(Strict):
 
     @property
     def cleaned(self) -> int:
-        """Number of texts of the file that are shown without some of their characters."""
+        """Number of texts from the file that are displayed with some characters removed."""
         return self._cleaned
 
     @property
@@ -343,14 +348,14 @@ class CohortSpec(Strict):
 
 
 def key_of(name: str, spec: VariableSpec) -> str:
-    """Build the data dictionary's key of a variable from its modality and name."""
+    """Build a variable's key in the data dictionary from its modality and name."""
     return f"{spec.modality}:{name}"
 
 
 def declaration_remedy(keys: Iterable[str]) -> str:
-    """Describe the line of cohort.toml that declares when variables became known, and its place.
+    """Describe the cohort.toml line that declares when variables became known, and its place.
 
-    One line can cover a whole table, the expression matrix, or the cohort.
+    A single line can cover a whole table, the expression matrix, or the cohort.
     """
     sections = {"expression": "[expression]", "signature": "[expression]"}
     sections["derived"] = "each variable that [derived] takes"
@@ -388,7 +393,7 @@ def read_spec(path: Path) -> CohortSpec:
 
 
 def _count_cleaned(raw: object, read: object) -> int:
-    """Count texts that differ from those of the file."""
+    """Count texts that were changed by cleaning."""
     if isinstance(raw, dict) and isinstance(read, dict):
         return sum(_count_cleaned(value, read.get(key)) for key, value in raw.items())
     if isinstance(raw, list) and isinstance(read, tuple):
@@ -397,7 +402,7 @@ def _count_cleaned(raw: object, read: object) -> int:
 
 
 def describe(error: ValidationError) -> str:
-    """Describe the first problems of a validation error, and their locations, in one line."""
+    """Describe the first problems in a validation error, with their locations, on one line."""
     parts = []
     for problem in error.errors()[:3]:
         where = ".".join(str(part) for part in problem["loc"] if part != "survival")

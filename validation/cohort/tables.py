@@ -1,4 +1,4 @@
-"""Read the files of a cohort as text, and convert only values that fit their declared type."""
+"""Reading of a cohort's files as text, converting only values that fit their declared type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MISSING = (
 
 
 def inside(root: Path, name: str, what: str) -> Path:
-    """Return the path of a cohort file, rejecting paths and links out of the cohort's root."""
+    """Return a cohort file's path, rejecting paths and links out of the cohort's root."""
     path = (root / name).resolve()
     if not path.is_relative_to(root.resolve()):
         raise InputError(
@@ -55,7 +55,7 @@ def read_text_table(
 
     Parameters
     ----------
-    separator : None to choose a tab or a comma by the suffix
+    separator : None to choose a tab or a comma based on the file suffix
 
     Raises
     ------
@@ -98,7 +98,7 @@ def _as_text(table: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass
 class Loaded:
-    """Table after its filters: rows of strings, the `patient` of each, and reports of losses."""
+    """A filtered table: rows of strings, the `patient` for each, and reports of losses."""
 
     name: str
     path: Path
@@ -199,7 +199,7 @@ def load_table(name: str, spec: TableSpec, root: Path, ids: str) -> Loaded:
 
 
 def text_of(value: Cell) -> str:
-    """Render a TOML value as in a text table: 1.0 and 1 are the same code."""
+    """Render a TOML value as in a text table, where 1.0 and 1 are the same code."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
@@ -208,7 +208,7 @@ def text_of(value: Cell) -> str:
 
 
 def codes(column: pd.Series) -> pd.Series:
-    """Normalize codes: `1.0` becomes `1`, and booleans become lower case."""
+    """Normalize codes: `1.0` becomes `1`, and booleans become lowercase."""
     text = column.str.strip()
     text = text.str.replace(r"^(-?\d+)\.0+$", r"\1", regex=True)
     folded = text.str.lower()
@@ -218,7 +218,7 @@ def codes(column: pd.Series) -> pd.Series:
 def clean_levels(values: pd.Series, where: str) -> pd.Series:
     """Clean levels as the data dictionary and filters do, so that they match.
 
-    Raises `InputError` if two levels of the file would become one.
+    Raises `InputError` if two levels in the file would become the same.
     """
     clean = {level: str(ForeignText(level, LONGEST_NAME)) for level in values.dropna().unique()}
     if len(set(clean.values())) < len(clean):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def declared_timing(cohort: CohortData, key: str) -> Known:
-    """Return a variable's declared timing: its own, else its table's, else the cohort's.
+    """Return a variable's declared timing: its own, or else the table's or the cohort's.
 
     The tissue source site in a barcode is known at baseline.
     """
@@ -34,7 +34,7 @@ def declared_timing(cohort: CohortData, key: str) -> Known:
 
 
 def known_at(cohort: CohortData, key: str) -> KnownAt:
-    """Return when a variable became known; for a derived variable, when its last input did."""
+    """Return when a variable became known; a derived variable has its last input's timing."""
     if key in cohort.derived:
         parts = [known_at(cohort, name) for name in cohort.derived[key].of]
         for state in ("unknown", "column"):
@@ -52,7 +52,7 @@ def known_at(cohort: CohortData, key: str) -> KnownAt:
 
 
 def value_before(cohort: CohortData, key: str) -> str | float | None:
-    """Return the value of a variable before it becomes known; None if not declared."""
+    """Return a variable's value before it becomes known; None if not declared."""
     said = None if key in cohort.derived else declared_timing(cohort, key)
     if not isinstance(said, KnownSpec) or said.before is None:
         return None

@@ -1,10 +1,10 @@
 """The validation contract: planned tests, written and hashed before any outcome is compared.
 
-A contract is plain data. Freezing binds it to the hashes of a cohort's files; only tests in a
-frozen contract are run. An amendment is a new version that names its parent by hash.
+A contract is plain data. Freezing binds it to the hashes of a cohort's files; only tests
+in a frozen contract are run. An amendment is a new version that names its parent by hash.
 
-Source: SAGE, 3.3 and appendix E.5; REMARK (McShane et al. 2005) and TRIPOD (Collins et al. 2015)
-for what a prognostic study states in advance.
+Source: SAGE, 3.3 and appendix E.5; REMARK (McShane et al. 2005) and TRIPOD (Collins et
+al. 2015) for the items that a prognostic study declares in advance.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from validation.core.types import canonical_json
 from validation.statistics.power import HALVES
 
 VERSION = 2
-"""Format of a contract. Version 2 covers what the verdict requires of undeclared timing."""
+"""Contract format. Version 2 includes the verdict's requirements for undeclared timing."""
 Role = Literal[
     "exposure", "covariate", "unadjusted", "stratum", "filter", "known_positive", "cluster", "site"
 ]
@@ -81,13 +81,15 @@ Scale = Literal[
     "relative hazard difference",
 ]
 DIFFERENCES: tuple[Scale, ...] = ("difference (SD)", "relative hazard difference")
-"""Scales on which 0 means no effect. A relative hazard difference is a difference of hazards, in
-units of the average hazard of the patients compared.
+"""Scales on which 0 means no effect.
+
+A relative hazard difference is a difference in hazards, in units of the compared
+patients' average hazard.
 """
 
 
 def scale_of(kind: str) -> Scale:
-    """Return the scale on which a model reports the effect on a kind of endpoint."""
+    """Return the scale on which a model reports the effect for a kind of endpoint."""
     scales: dict[str, Scale] = {
         "survival": "hazard ratio",
         "competing": "hazard ratio",
@@ -100,8 +102,8 @@ def scale_of(kind: str) -> Scale:
 class VariableUse(Strict):
     """A variable as the contract uses it: source, scale, and cut rule.
 
-    Cut-points are computed in the analyzed population from this variable alone, after `rescale`.
-    `known_at` and `before` come from the data dictionary.
+    Cut-points are computed in the analyzed population from this variable only, after
+    `rescale`. `known_at` and `before` come from the data dictionary.
     """
 
     key: str
@@ -135,9 +137,9 @@ class EndpointUse(Strict):
 
 
 class Within(Strict):
-    """Effect of an exposure (1 or 2) with the other fixed at a side.
+    """Effect of an exposure (1 or 2) with the other fixed at its exposed or reference level.
 
-    A continuous exposure is fixed a standard deviation to that side of its mean.
+    A continuous exposure is fixed a standard deviation above or below its mean.
     """
 
     exposure: Literal[1, 2]
@@ -145,7 +147,7 @@ class Within(Strict):
 
 
 class TestPlan(Strict):
-    """Registered test. `claim` is True if its p-value can support a claim."""
+    """A registered test. `claim` is True if its p-value can support a claim."""
 
     __test__ = False
 
@@ -162,12 +164,12 @@ class TestPlan(Strict):
 
 
 class Power(Strict):
-    """Power of the primary test, from event counts and group sizes alone.
+    """Power of the primary test, computed only from event counts and group sizes.
 
     `minimum_detectable` is on the effect's ratio scale (1 / it for protective effects), or in
-    standard deviations for continuous outcomes. `contrast` is the distance between the groups to
-    which the smallest relevant effect refers, in units of the effect (standard deviations,
-    doublings, steps); None if the effect is that between the groups.
+    standard deviations for continuous outcomes. `contrast` is the distance between the groups
+    to which the smallest relevant effect refers, in units of the effect (standard deviations,
+    doublings, steps); None if the effect itself compares the groups.
     """
 
     n: int
@@ -182,7 +184,7 @@ class Power(Strict):
 
 
 class MissingRule(Strict):
-    """Patients without exposure or outcome are excluded; covariates follow `policy`."""
+    """Rule for missing values in covariates; patients without exposure or outcome are excluded."""
 
     policy: Literal["complete_case", "multiple_imputation"] = "complete_case"
     imputations: int = Field(default=20, ge=2, le=200)
@@ -190,7 +192,10 @@ class MissingRule(Strict):
 
 
 class SplitRule(Strict):
-    """`discovery_confirmation` holds patients back; they are unlocked once, after discovery."""
+    """Rule for splitting patients.
+
+    `discovery_confirmation` holds patients back; they are unlocked once, after discovery.
+    """
 
     policy: Literal["none", "discovery_confirmation"] = "none"
     confirmation: float = Field(default=0.5, gt=0.1, lt=0.9)
@@ -198,15 +203,16 @@ class SplitRule(Strict):
 
     @property
     def confirming(self) -> float:
-        """Expected share of the patients on whom the claim is tested."""
+        """Expected share of patients on whom the claim is tested."""
         return 1.0 if self.policy == "none" else self.confirmation
 
 
 class Online(Strict):
     """The claim's place among those ever confirmed in the same patients.
 
-    `level` is the level that a campaign's online error control assigns to that place: the two-sided
-    p-value in the confirmation patients or the second cohort must be below it.
+    `level` is the significance level that a campaign's online error control assigns to that
+    place: the two-sided p-value in the confirmation patients or the second cohort must be
+    below it.
     """
 
     campaign: str
@@ -234,7 +240,7 @@ class ControlPlan(Strict):
 
 
 class SpecificationPlan(Strict):
-    """The defensible choices; the curve is their product (`strata`: within them, and without)."""
+    """The defensible choices, whose product is the curve (`strata`: with and without them)."""
 
     cuts: tuple[CutRule, ...] = (CutRule.MEDIAN, CutRule.TERTILE, CutRule.CONTINUOUS)
     covariate_sets: tuple[tuple[str, ...], ...] = ((),)
@@ -254,7 +260,7 @@ class SpecificationPlan(Strict):
 
 
 class Rules(Strict):
-    """Thresholds that tests and verdict use. All are fixed when the contract is frozen."""
+    """Thresholds used by tests and verdict. All are fixed when the contract is frozen."""
 
     alpha: float = Field(default=0.05, gt=0, le=0.2)
     relevant_ratio: float = Field(default=1.5, gt=1)
@@ -278,10 +284,11 @@ INDIRECT_SOURCE = "a convention: product of the two paths' smallest relevant eff
 
 
 def default_relevant(comparison: Comparison, scale: Scale, rules: Rules) -> SmallestRelevant:
-    """Return the smallest relevant effect on a scale, for claims that name none.
+    """Return the smallest relevant effect on a scale, for claims that do not name one.
 
-    For an indirect effect, it is the smallest relevant effect on the mediator (in its standard
-    deviations) times that of the mediator on the outcome, per standard deviation.
+    For an indirect effect, it is the smallest relevant effect on the mediator (in its
+    standard deviations) times the mediator's smallest relevant effect on the outcome, per
+    standard deviation.
     """
     if comparison is Comparison.MEDIATION:
         hazards = scale == "relative hazard difference"
@@ -294,7 +301,7 @@ def default_relevant(comparison: Comparison, scale: Scale, rules: Rules) -> Smal
 
 
 class Contract(Strict):
-    """Everything that will be done, in the order of a protocol."""
+    """The complete analysis plan, in the order of a protocol."""
 
     schema_version: int = VERSION
     version: int = 1
@@ -391,18 +398,18 @@ class Contract(Strict):
 
     @property
     def model_scale(self) -> Scale:
-        """The scale of a single model of the primary endpoint, as in the specification curve."""
+        """Scale of a single model for the primary endpoint, as in the specification curve."""
         return scale_of(self.endpoint(self.primary_test.endpoint).kind)
 
     @property
     def effect_name(self) -> str:
-        """Name of the primary test's effect scale; for a product, a ratio of two ratios."""
+        """Name of the primary test's effect scale, such as a ratio of ratios for a product."""
         product = self.comparison.is_product and self.scale.endswith("ratio")
         return f"ratio of two {self.scale}s" if product else self.scale
 
     @property
     def relevant_effect(self) -> float:
-        """The smallest relevant effect per unit of the effect; a logarithm for ratios."""
+        """Smallest relevant effect per unit of the effect; a logarithm for ratios."""
         size = (self.relevant or default_relevant(self.comparison, self.scale, self.rules)).size
         return (size if self.scale in DIFFERENCES else math.log(size)) / (self.power.contrast or 1)
 
@@ -413,13 +420,13 @@ class Contract(Strict):
 
     @property
     def claimed(self) -> tuple[VariableUse, ...]:
-        """The exposures on which the claim rests: all, or what is added to the first."""
+        """The exposures that carry the claim: all, or only those added to the first."""
         return self.exposures[1:] if self.comparison is Comparison.ADDED else self.exposures
 
     def test(self, name: str) -> TestPlan:
         """Return a registered test.
 
-        Raises `InputError` if it is not registered; the runner runs registered tests only.
+        Raises `InputError` if it is not registered; the runner runs only registered tests.
         """
         for item in self.tests:
             if item.id == name:
@@ -437,7 +444,7 @@ class Contract(Strict):
         raise InputError(f'endpoint "{key}" is not in the contract')
 
     def keys(self) -> list[str]:
-        """List the columns that the analysis may read: variables, and when they became known."""
+        """List the columns that the analysis may read: variables and when they became known."""
         found = [variable.key for variable in self.variables]
         found += [
             known_since(variable.key)
@@ -448,7 +455,7 @@ class Contract(Strict):
 
     @property
     def name(self) -> str:
-        """Name of the results folder: the hypothesis' ID, with a suffix from version 2 on."""
+        """Name of the results folder: the hypothesis's ID, with a suffix from version 2 on."""
         versioned = f"{self.hypothesis.id}.v{self.version}"
         return self.hypothesis.id if self.version == 1 else versioned
 
@@ -467,7 +474,7 @@ class FrozenContract(Strict):
         return self
 
     def save(self, path: Path) -> Path:
-        """Write as JSON; equal contracts give identical text."""
+        """Write the contract as JSON; equal contracts give identical text."""
         text = json.dumps(
             self.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False
         )
@@ -495,9 +502,9 @@ class FrozenContract(Strict):
 
 
 def digest(contract: Contract, data_hashes: dict[str, str]) -> str:
-    """Compute the SHA-256 of the canonical JSON of contract and data hashes.
+    """Compute the SHA-256 of the canonical JSON of a contract and its data hashes.
 
-    A contract outside of a campaign has the same hash as before campaigns existed.
+    A contract outside a campaign has the same hash as before campaigns were introduced.
     """
     apart = {"online"} if contract.online is None else set()
     value = {"contract": contract.model_dump(mode="json", exclude=apart), "data": data_hashes}
@@ -522,7 +529,7 @@ def read_hypothesis(path: Path) -> Hypothesis:
 
 
 def validated(model: type[Any], values: Any, where: str) -> Any:
-    """Validate values; raises `InputError`, whose message begins with `where`, if they are not."""
+    """Validate values; raise `InputError`, whose message begins with `where`, if invalid."""
     from validation.cohort.model import describe
 
     try:

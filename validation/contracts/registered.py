@@ -1,4 +1,4 @@
-"""Select the tests that a contract registers for each kind of endpoint."""
+"""Selection of the tests that a contract registers for each kind of endpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WHOLE: dict[Comparison, tuple[Method, str]] = {
         "natural indirect effect; p is the larger of the two paths'",
     ),
 }
-"""Comparisons that are tested by a single method on all exposures together, and a note on it."""
+"""Comparisons tested by a single method on all exposures together, each with a note."""
 PROGNOSIS = "incidence in the presence of the competing event; carries no claim"
 TREND_CUTS = (CutRule.TERTILE, CutRule.QUARTILE)
 CONTINUOUS_CUTS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
@@ -55,7 +55,7 @@ def tests_of(
     covariates: tuple[str, ...],
     strata: tuple[str, ...] = (),
 ) -> tuple[TestPlan, ...]:
-    """Plan all tests of a contract, the primary test first.
+    """Plan all tests in a contract, the primary test first.
 
     Subgroups repeat the primary test and carry no claim.
     """
@@ -110,7 +110,7 @@ def tests_of(
 def _each_within_the_other(
     hypothesis: Hypothesis, endpoint: Endpoint, covariates: tuple[str, ...], strata: tuple[str, ...]
 ) -> list[TestPlan]:
-    """Plan the effects of each exposure at both levels of the other, from a model of all terms."""
+    """Plan each exposure's effects at both levels of the other, from a model with all terms."""
     covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
     found = []
     for exposure, other in ((2, 1), (1, 2)):
@@ -143,9 +143,9 @@ def _extended_cox_tests(
     covariates: tuple[str, ...],
     strata: tuple[str, ...],
 ) -> list[TestPlan]:
-    """Plan extended Cox models on start-stop records, without and with the covariates.
+    """Plan extended Cox models on start-stop records, with and without covariates.
 
-    A spline is fitted to the exposure alone; with covariates, its linear slope is reported.
+    A spline is fitted only to the exposure; with covariates, its linear slope is reported.
     """
     found = []
     splined = hypothesis.exposures[0].cut is CutRule.SPLINE
@@ -179,7 +179,7 @@ CLUSTERED: tuple[Method, ...] = (
     "missing_data",
     "site",
 )
-"""Methods that have a robust variance or are descriptive."""
+"""Methods that are descriptive or have a robust variance."""
 ENTERED: tuple[Method, ...] = (
     *CLUSTERED,
     "spline",
@@ -191,7 +191,7 @@ ENTERED: tuple[Method, ...] = (
     "univariable",
     "risk_difference",
 )
-"""Methods that count patients as at risk from their time of entry, or read no time."""
+"""Methods that count patients as at risk from their entry time, or use no time."""
 PREDICTING: tuple[Method, ...] = ("concordance", "calibration", "decision_curve")
 """Methods that evaluate a model's predictions."""
 
@@ -199,11 +199,11 @@ PREDICTING: tuple[Method, ...] = ("concordance", "calibration", "decision_curve"
 def for_rows(
     tests: tuple[TestPlan, ...], dictionary: DataDictionary
 ) -> tuple[tuple[TestPlan, ...], list[str]]:
-    """Adapt the tests to the cohort's rows, and return them with notes on tests left out.
+    """Adapt the tests to the cohort's rows; return them with notes on omitted tests.
 
-    If a site is declared, a test of what it explains is added. If several rows belong to one
-    person, tests that assume independent rows are left out; with delayed entry, tests that have no
-    form for it.
+    If a site is declared, a test of the variation it explains is added. If several rows
+    belong to the same person, tests that assume independent rows are left out; with delayed
+    entry, so are tests that cannot account for it.
 
     Raises `InputError` if the primary test would be left out.
     """
@@ -260,7 +260,7 @@ MAIN: dict[tuple[str, bool], Method] = {
     ("continuous", True): "rank",
     ("continuous", False): "linear",
 }
-"""Test of a claim, by the kind of its endpoint and whether two groups are compared."""
+"""Test for a claim, by kind of endpoint and by whether two groups are compared."""
 
 
 def of_endpoint(
@@ -274,13 +274,13 @@ def of_endpoint(
     primary: bool,
     whole: tuple[Method, str] | None = None,
 ) -> list[TestPlan]:
-    """Plan the tests of an endpoint; the first carries the claim.
+    """Plan the tests for an endpoint; the first carries the claim.
 
-    `whole` is the method that tests all exposures together, instead of a model with one term, and
-    the note on it.
+    `whole` is the method that tests all exposures together, instead of a model with one term,
+    and the note on it.
 
-    Strata apply to comparisons of hazards. A prediction needs a single baseline, so its model uses
-    the strata as covariates.
+    Strata apply to comparisons of hazards. A prediction needs a single baseline, so its model
+    uses the strata as covariates.
     """
     covariates = tuple(key for key in covariates if key not in endpoint.contained_in)
     method, note = _carrying(endpoint, grouped, rule, whole)
@@ -325,7 +325,7 @@ _Beside = tuple[str, str, Method, tuple[str, ...], tuple[str, ...], str]
 def _carrying(
     endpoint: Endpoint, grouped: bool, rule: CutRule, whole: tuple[Method, str] | None
 ) -> tuple[Method, str]:
-    """Choose the method of the claim's own test, and return it with a note on it."""
+    """Choose the method for the claim's own test, and return it with a note."""
     if whole is not None:
         return whole
     if rule in SEARCHING and endpoint.kind == "survival":
@@ -342,7 +342,7 @@ def _of_kind(
     primary: bool,
     adjusted: Method,
 ) -> Iterator[_Beside]:
-    """Yield the supporting tests of a time-to-event endpoint."""
+    """Yield the supporting tests for a time-to-event endpoint."""
     if endpoint.kind == "survival":
         if grouped:
             yield "kaplan_meier", "descriptive", "kaplan_meier", (), (), ""
@@ -365,7 +365,7 @@ def _of_kind(
 def _described(
     endpoint: Endpoint, covariates: tuple[str, ...], strata: tuple[str, ...], known: tuple[str, ...]
 ) -> Iterator[_Beside]:
-    """Yield descriptive tests, of the patients and of a model's performance."""
+    """Yield descriptive tests of the patients and of a model's performance."""
     if known and endpoint.kind == "survival":
         yield "concordance", "descriptive", "concordance", known, (), ""
         yield "calibration", "descriptive", "calibration", known, (), ""
@@ -379,7 +379,7 @@ def _described(
 
 
 def _absolute(endpoint: Endpoint, known: tuple[str, ...]) -> Iterator[_Beside]:
-    """Yield tests of absolute risks, and of what they assume of patients lost before."""
+    """Yield tests of absolute risks, and of their assumptions about censored patients."""
     if endpoint.kind in ("survival", "binary"):
         if known:
             yield "risk_difference", "secondary", "risk_difference", known, (), ""
@@ -389,9 +389,10 @@ def _absolute(endpoint: Endpoint, known: tuple[str, ...]) -> Iterator[_Beside]:
 
 
 def curve_cuts(hypothesis: Hypothesis, *, binary: bool = False) -> tuple[CutRule, ...]:
-    """Return the cut rules of the specification curve: the claim's own and the usual alternatives.
+    """Return the cut rules for the specification curve: the claim's own and common alternatives.
 
-    `binary` means that the exposures have two values, so that every rule gives the same groups.
+    `binary` means that the exposures have two values, so that every rule gives the same
+    groups.
     """
     own = hypothesis.exposures[0].cut
     if binary:

@@ -1,11 +1,11 @@
-"""Timing of variables: late ones are rejected, or counted from when they became known.
+"""Timing of variables: late ones are rejected, or counted from the time they became known.
 
-An exposure that becomes known during follow-up gives exposed patients immortal time: they had to
-survive until then. Two methods avoid this bias. With a landmark, follow-up restarts among patients
-still at risk, with values known by then (Anderson, Cain and Gelber 1983, Journal of Clinical
-Oncology). With a time-dependent covariate, each patient counts as unexposed until the exposure
-occurs, in start-stop records (Crowley and Hu 1977, Journal of the American Statistical
-Association).
+An exposure that becomes known during follow-up gives exposed patients immortal time: they
+had to survive until then. Two methods avoid this bias. With a landmark, follow-up
+restarts among patients still at risk, with values known by then (Anderson, Cain and
+Gelber 1983, Journal of Clinical Oncology). With a time-dependent covariate, each patient
+counts as unexposed until the exposure occurs, in start-stop records (Crowley and Hu 1977,
+Journal of the American Statistical Association).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _remedies(use: VariableUse) -> str:
 
 
 def timing_limits(contract: Contract) -> tuple[str, ...]:
-    """List notes about timing to print beside the verdict."""
+    """List notes on timing to print next to the verdict."""
     landmark = contract.hypothesis.landmark
     if landmark is None:
         return ()
@@ -127,9 +127,10 @@ def timing_limits(contract: Contract) -> tuple[str, ...]:
 def as_known(table: pd.DataFrame, contract: Contract) -> tuple[pd.DataFrame, list[JoinReport]]:
     """Return the patients and values that the contract may compare, and a report of losses.
 
-    With a landmark, patients whose follow-up ended by then are left out, times count from the
-    landmark, and an outcome that was over by then is unknown. A value that was not known by then
-    (without a landmark: that never became known) is the variable's declared `before`, else unknown.
+    With a landmark, patients whose follow-up ended before it are left out, times count from
+    the landmark, and an outcome that had already ended is unknown. A value not known by then
+    (without a landmark: a value that never became known) is the variable's declared `before`,
+    or else unknown.
     """
     landmark = contract.hypothesis.landmark
     months = float("inf") if landmark is None else landmark
@@ -154,15 +155,15 @@ def as_known(table: pd.DataFrame, contract: Contract) -> tuple[pd.DataFrame, lis
 
 
 START = "follow_up.start"
-"""Column of a record's start, in months, while records are built."""
+"""Column with a record's start, in months, while records are built."""
 
 
 def records(rows: pd.DataFrame, contract: Contract) -> pd.DataFrame:
-    """Build start-stop records: each patient until a value became known, and from then on.
+    """Build start-stop records: each patient before and after a value became known.
 
-    The value counts after its time, so an event at exactly that time belongs to the earlier state.
-    A record has the entry, end and event of every outcome that was not over before it, or did not
-    begin after it.
+    The value counts after its time, so an event at exactly that time belongs to the earlier
+    state. A record has the entry, end and event of every outcome, except those that ended
+    before the record or began after it.
     """
     import pandas as pd
 

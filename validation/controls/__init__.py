@@ -1,1 +1,1 @@
-"""Controls that accompany a claim: how they run and when they speak against the claim."""
+"""Controls that accompany a claim: how they run and when they count against the claim."""

@@ -16,9 +16,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Specification:
-    """Estimate under a set of choices. `reason` is set if nothing could be estimated.
+    """Estimate for a set of choices. `reason` is set if nothing could be estimated.
 
-    `same` lists further choices that lead to this same fit.
+    `same` lists further choices that lead to the same fit.
     """
 
     choices: dict[str, str]
@@ -33,7 +33,7 @@ class Specification:
 
     @property
     def ok(self) -> bool:
-        """Whether there is an estimate."""
+        """True if there is an estimate."""
         return not self.reason
 
 
@@ -41,9 +41,9 @@ class Specification:
 class SpecificationCurve:
     """All specifications sorted by estimate, with those that lack an estimate last.
 
-    `null` is the estimate of no effect: 1 for ratios, 0 for differences. `beside` holds the fits of
-    the claim's own choices with each site left out, or with variables that the contract leaves out;
-    they count in no share.
+    `null` is the estimate for no effect: 1 for ratios, 0 for differences. `beside` holds the
+    fits of the claim's own choices with each site left out, or with variables that the
+    contract leaves out; they are not included in any share.
     """
 
     specifications: tuple[Specification, ...]
@@ -55,9 +55,10 @@ class SpecificationCurve:
     def of(
         cls, found: Iterable[Specification], alpha: float, null: float = 1.0
     ) -> SpecificationCurve:
-        """Sort specifications; choices that lead to the same numbers are one specification.
+        """Sort specifications, merging choices that lead to the same numbers.
 
-        Numbers are the same if nine digits are, as the last ones differ between processors.
+        Numbers are the same if they agree to nine digits, as the last digits differ between
+        processors.
         """
         fits: dict[tuple[str, ...], Specification] = {}
         failed = []
@@ -85,19 +86,19 @@ class SpecificationCurve:
 
     @property
     def median(self) -> float:
-        """The median of the estimates, on the log scale for ratios."""
+        """The median estimate, computed on the log scale for ratios."""
         values = [item.value for item in self.fitted]
         if not values:
             return math.nan
         return float(np.exp(np.median(np.log(values))) if self.null == 1.0 else np.median(values))
 
     def share(self, *, higher: bool, below: float = math.inf) -> float:
-        """Return the share of estimates above the null (or below it), with p less than `below`."""
+        """Return the share of estimates above the null (or below it) with p less than `below`."""
         agree = [(item.value > self.null) == higher and item.p < below for item in self.fitted]
         return sum(agree) / len(agree) if agree else math.nan
 
     def table(self) -> list[dict[str, str | float | int]]:
-        """Return one row of text per specification, to be written to a file."""
+        """Return a row of text per specification, to be written to a file."""
         return [
             {**s.choices, "estimate": s.value, "lower": s.lower, "upper": s.upper, "p": s.p,
              "n": s.n, "events": s.events, "reason": s.reason, "same fit": _further_choices(s)}
@@ -106,7 +107,7 @@ class SpecificationCurve:
 
 
 def _further_choices(kept: Specification) -> str:
-    """List a fit's further choices by what distinguishes them: "follow-up 60 months; …"."""
+    """List a fit's further choices by their distinguishing settings: "follow-up 60 months; …"."""
     return "; ".join(
         ", ".join(f"{name} {value}" for name, value in other.items() if value != kept.choices[name])
         for other in kept.same

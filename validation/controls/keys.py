@@ -1,4 +1,4 @@
-"""Keys of the controls' numbers in `results.json`.
+"""Keys for the controls' numbers in `results.json`.
 
 Code that writes or quotes these numbers gets the keys from here.
 """
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Key(StrEnum):
-    """Keys of the controls' numbers."""
+    """Keys for the controls' numbers."""
 
     PERMUTED_P = "control.permuted.p"
     PERMUTED_DRAWS = "control.permuted.draws"
@@ -41,7 +41,7 @@ class Key(StrEnum):
 
 
 def random_key(exposure: int, number: str) -> str:
-    """Return the key of a number of an exposure's random features, such as `as_good` or `p`.
+    """Return the key for a number about an exposure's random features, such as `as_good` or `p`.
 
     Exposures are counted from 0 in the argument and from 1 in the key.
     """

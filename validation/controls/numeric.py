@@ -1,13 +1,14 @@
-"""Empirical null distributions of a claim, computed on arrays.
+"""Empirical null distributions for a claim, computed on arrays.
 
-- Permuted outcome: the exposure is reassigned among the patients, while the outcome and the
-  covariates keep their relation. The distribution of the statistic is then that of no association.
-- Random matched features: genes with similar expression undergo the same construction. A claim
-  about this gene must beat genes of its kind: most random signatures relate to outcome in some
-  cancers (Venet and others 2011, PLoS Comput Biol).
+- Permuted outcome: the exposure is reassigned among the patients, while the outcome and
+  the covariates keep their relation. The statistic then has the distribution for no
+  association.
+- Random matched features: genes with similar expression undergo the same construction. A
+  claim about this gene must beat similar genes: most random signatures relate to outcome
+  in some cancers (Venet and others 2011, PLoS Comput Biol).
 
-Empirical p-values are (1 + number at least as extreme) / (1 + number drawn), never zero (Phipson
-and Smyth 2010, Stat Appl Genet Mol Biol).
+Empirical p-values are (1 + number at least as extreme) / (1 + number drawn), never zero
+(Phipson and Smyth 2010, Stat Appl Genet Mol Biol).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from validation.statistics.errors import ConvergenceError, ShapeError
 
 
 def empirical_p(observed: float, null: FloatArray) -> float:
-    """Compute (1 + draws at least as extreme) / (1 + draws), on both sides.
+    """Compute the two-sided (1 + draws at least as extreme) / (1 + draws).
 
     Raises `ConvergenceError` if the statistic or a fifth of the draws could not be computed.
     """
@@ -40,7 +41,7 @@ def score_z(
 ) -> FloatArray:
     """Compute the standardized covariance of an outcome with each column of exposures (n, m).
 
-    Both are taken within strata, and given the other terms.
+    Both are centered within strata and adjusted for the other terms.
     """
     rows: list[Any] = (
         [slice(None)] if layers is None else [layers == code for code in np.unique(layers)]
@@ -74,12 +75,13 @@ def permutations(
 ) -> IntArray:
     """Draw (times, n) random orders of the patients, within strata if given.
 
-    Clusters stay whole: each changes places with another of the same size (and strata), row by row.
+    Clusters stay whole: each swaps places with another of the same size (and strata), row by
+    row.
 
     Parameters
     ----------
     strata : (n,) labels within which patients are permuted
-    clusters : (n,) person of each row; rows of a person stay together
+    clusters : (n,) person for each row; rows of a person stay together
     """
     rng = generator(seed)
     whole = np.tile(np.arange(n, dtype=np.int64), (times, 1))
@@ -122,20 +124,23 @@ def dealt_at_risk(
     times: int,
     seed: int,
 ) -> tuple[float, FloatArray]:
-    """Compute the score statistic of an exposure with delayed entry, and its null distribution.
+    """Compute an exposure's score statistic with delayed entry, and its null distribution.
 
-    If the exposure has no effect, failures are random among the patients at risk: at each event
-    time the exposures of the failures are a random draw from those at risk, whatever came before.
+    If the exposure has no effect, failures are random among the patients at risk: at each
+    event time the exposures of the failures are a random draw from those at risk, regardless
+    of earlier events.
 
     Parameters
     ----------
-    entry, time, event : (records,) start, stop (same unit), and 1 if the event ended the record
+    entry, time, event : (records,) start, stop (same unit), and 1 if the event ended the
+        record
     exposed : (records,) exposure during the record, such as 1 while exposed and 0 before
     layers : (records,) stratum of each record, within which failures are drawn
 
     Returns
     -------
-    The standardized statistic, positive when the exposed fare worse, and (times,) draws of it.
+    The standardized statistic, positive if exposed patients fare worse, and (times,) draws of
+    it.
     """
     rng = generator(seed, len(time))
     total, null, variance = 0.0, np.zeros(times), 0.0
@@ -185,8 +190,8 @@ def matched_features(
 ) -> IntArray:
     """Select features similar to column `index` in mean and spread.
 
-    Features are ordered by distance in the ranks of mean and standard deviation; `draws` of them
-    are chosen at random, without replacement, from the nearest `pool`.
+    Features are ordered by distance in the ranks of mean and standard deviation; `draws` of
+    them are chosen at random, without replacement, from the nearest `pool`.
 
     Parameters
     ----------

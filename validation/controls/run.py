@@ -1,7 +1,8 @@
-"""Controls that accompany a claim and show how the claim would look if it were false.
+"""Controls that accompany a claim and show how it would look if it were false.
 
-Each control returns its numbers as typed fields (`validation.results.controls`), which the rules of
-`validation.verdict.objections` read; `write_numbers` puts them under their keys for the report.
+Each control returns its numbers as typed fields (`validation.results.controls`), which
+the rules in `validation.verdict.objections` read; `write_numbers` puts them under their
+keys for the report.
 """
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ if TYPE_CHECKING:
 
 SEPARATOR = "#"
 CELLS = 500_000
-"""Reassigned exposures (patients x draws) that are compared at once."""
+"""Maximum number of reassigned exposures (patients x draws) compared in each batch."""
 
 
 def control_outcome(name: str, method: str, endpoint: str, **values: Any) -> TestOutcome:
-    """Build the ledger entry of a control."""
+    """Build a control's ledger entry."""
     return TestOutcome.model_validate(
         {"id": f"control.{name}", "role": "control", "method": method, "endpoint": endpoint}
         | {"status": "ok"}
@@ -69,7 +70,7 @@ def control_outcome(name: str, method: str, endpoint: str, **values: Any) -> Tes
 
 
 def ledger_fields(result: ControlResult) -> dict[str, Any]:
-    """Return the numbers of a control that its ledger entry records."""
+    """Return a control's numbers for its ledger entry."""
     names = {"p", "n", "events", "statistic"} & set(type(result).model_fields)
     found = {name: getattr(result, name) for name in names}
     if isinstance(result, Specifications):
@@ -80,8 +81,8 @@ def ledger_fields(result: ControlResult) -> dict[str, Any]:
 def missingness(table: pd.DataFrame, study: Study) -> Missingness:
     """Compare patients with and without the exposure, and with and without the outcome.
 
-    Complete cases mislead if a value is missing because of what happened to the patient, or an
-    outcome because of the exposure. The comparisons are within strata.
+    Complete-case analysis misleads if a value is missing because of the patient's course, or
+    an outcome because of the exposure. The comparisons are within strata.
     """
     contract = study.contract
     rows = table[apply_filters(table, contract.filters)]
@@ -184,15 +185,15 @@ def write_numbers(controls: Controls, scale: str, book: Book) -> None:
 
 
 def _count_share(share: float | None, of: int | None) -> str | None:
-    """Render a share of `of` things as a count; None if either is unknown."""
+    """Render a share of `of` items as a count; return None if either is unknown."""
     return None if share is None or of is None else f"{round(share * of)} of {of}"
 
 
 def _arrays(study: Study) -> tuple[Any, FloatArray, FloatArray | None, FloatArray, Any]:
     """Return kept patients, outcome, event flags, exposure and adjusters.
 
-    Event flags are None for an outcome that is not time to event; adjusters are None if there are
-    none.
+    Event flags are None for an outcome other than time to event; adjusters are None if there
+    are none.
     """
     primary = study.contract.primary_test
     keep = study.complete(primary.endpoint, primary.strata)
@@ -206,9 +207,9 @@ def _arrays(study: Study) -> tuple[Any, FloatArray, FloatArray | None, FloatArra
 def permuted_outcome(study: Study) -> PermutedOutcome:
     """Compute the claim's statistic with exposures reassigned at random among the patients.
 
-    It is given the covariates of the adjusted test, and is the score statistic of that model, so
-    that a claim which that test shows is not measured by what another one misses. An unknown
-    covariate counts as its mean.
+    It includes the covariates of the adjusted test and is that model's score statistic, so
+    that a claim supported by the adjusted test is not judged by a test that would miss it. An
+    unknown covariate is replaced by its mean.
     """
     plan = study.contract.controls
     keep, value, flags, x, others = _arrays(study)
@@ -366,7 +367,7 @@ def all_layers(study: Study) -> NDArray[np.int64] | None:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """Primary outcome of all patients, with their strata (-1 if unknown) and delayed entry."""
+    """Primary outcome for all patients, with their strata (-1 if unknown) and delayed entry."""
 
     value: FloatArray
     event: FloatArray | None
@@ -375,7 +376,7 @@ class _Outcome:
     cache: dict[bytes, FloatArray] = field(default_factory=dict)
 
     def scores(self, keep: NDArray[np.bool_]) -> FloatArray:
-        """Return the kept patients' values, or log-rank scores, which most draws share."""
+        """Return the kept patients' values, or the log-rank scores shared by most draws."""
         if self.event is None:
             return self.value[keep]
         if (key := keep.tobytes()) not in self.cache:
@@ -386,11 +387,11 @@ class _Outcome:
 
 
 def _draw(exposed: Exposed, outcome: _Outcome) -> float:
-    """Compute the signed score statistic of an exposure.
+    """Compute an exposure's signed score statistic.
 
-    It is positive if exposed patients fare worse (or have higher values). With strata, log-rank
-    scores and the exposure's mean are computed within each stratum. An interaction's product is
-    first adjusted for its main effects.
+    It is positive if exposed patients fare worse (or have higher values). With strata,
+    log-rank scores and the exposure's mean are computed within each stratum. An interaction's
+    product is first adjusted for its main effects.
     """
     keep = ~np.isnan(exposed.x) & ~np.isnan(outcome.value)
     if outcome.event is not None:
@@ -420,7 +421,7 @@ def _scores_beside(
     layers: NDArray[np.int64] | None,
     entry: FloatArray | None,
 ) -> FloatArray:
-    """Compute the scores of a model of the (n, k) other terms, or log-rank scores without one."""
+    """Compute scores from a model with the (n, k) other terms, or log-rank scores without it."""
     if others is not None and entry is None:
         with suppress(StatisticsError):
             names = [f"term {at}" for at in range(others.shape[1])]
@@ -445,9 +446,10 @@ def _scores(
 
 
 def timing(table: pd.DataFrame, study: Study) -> TimingResult:
-    """Test whether a variable of the claim reveals the outcome or the length of follow-up.
+    """Test whether a variable in the claim reveals the outcome or the length of follow-up.
 
-    Exposures, covariates and strata are tested in the claim's patients, filters in all.
+    Exposures, covariates and strata are tested in the claim's patients, filters in all
+    patients.
     """
     contract = study.contract
     endpoint = contract.primary_test.endpoint
@@ -516,7 +518,7 @@ def known_positive(table: pd.DataFrame, study: Study) -> KnownPositiveResult:
 
 
 def _is_ordinal(study: Study) -> bool:
-    """Check whether the known positive is a variable of ordered levels."""
+    """Check whether the known positive is a variable with ordered levels."""
     return any(
         use.role == "known_positive" and use.kind == "ordinal" for use in study.contract.variables
     )

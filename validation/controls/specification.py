@@ -1,4 +1,4 @@
-"""Specification curve of a claim: the registered model under every registered choice."""
+"""Specification curve for a claim: the registered model under every registered choice."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 CLAIMED = "as claimed"
-"""Name of the claim's own cuts if each exposure has its own rule, unlike in the curve."""
+"""Name for the claim's own cuts if each exposure has its own rule, unlike in the curve."""
 
 
 def specification(study: Study, primary: Effect) -> tuple[Specifications, SpecificationCurve]:
     """Fit every registered specification and count those with the expected sign.
 
-    It is the sign of the primary estimate if the claim names no direction.
+    If the claim names no direction, the expected sign is that of the primary estimate.
 
     Raises `InputError` if no specification could be estimated.
     """
@@ -99,7 +99,7 @@ def _without_sites(study: Study) -> Iterator[Specification]:
 def _estimate(
     study: Study, covariates: tuple[str, ...], strata: tuple[str, ...], choices: dict[str, str]
 ) -> Specification:
-    """Fit the registered model of the primary endpoint, whatever the size of the groups."""
+    """Fit the registered model for the primary endpoint, regardless of group sizes."""
     contract = study.contract
     endpoint = contract.primary_test.endpoint
     _, event = study.outcome(endpoint)
@@ -124,7 +124,7 @@ def _estimate(
 
 
 def _follow(study: Study, limit: float | None, least: float) -> tuple[Study, BoolArray]:
-    """Cut follow-up at a limit and leave out patients followed for less; return the rows kept."""
+    """Truncate follow-up at a limit and drop patients followed for less; return the rows kept."""
     endpoint, rows = study.contract.primary_test.endpoint, study.rows
     keep = np.ones(len(rows), dtype=bool)
     if least > 0:
@@ -194,7 +194,8 @@ def _labels(study: Study, keys: tuple[str, ...]) -> str:
 def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
     """Cut all exposures by a rule; return None if the rule does not apply to them.
 
-    The claim's own cuts are reused unchanged: a confirmation part has those of the discovery part.
+    The claim's own cuts are reused unchanged: a confirmation part uses those from the
+    discovery part.
     """
     uses = study.contract.exposures
     if rule.value == _own_cut(study) == study.cuts[0].rule.value:

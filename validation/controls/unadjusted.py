@@ -1,7 +1,8 @@
 """The claim's adjusted model with each related variable that the contract leaves out.
 
-A claim that holds only while such a variable is left out is not shown to be independent of it.
-Whether the variable confounds, mediates or measures the exposure once more, the data cannot say.
+A claim that holds only while such a variable is left out has not been shown to be
+independent of it. The data cannot show whether the variable confounds, mediates, or
+measures the exposure again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from validation.statistics.base import Z95, chi2_p
 from validation.statistics.errors import StatisticsError
 
 UNMOVED = 0.1
-"""Change of an estimate, and of its interval's width, by a variable that does not confound it."""
+"""Largest change in an estimate and its interval's width that indicates no confounding."""
 
 if TYPE_CHECKING:
     from validation.contracts.contract import Contract, VariableUse
@@ -34,8 +35,8 @@ def add_unadjusted(
 ) -> tuple[tuple[Unadjusted, ...], tuple[Specification, ...]]:
     """Estimate the effect with each unadjusted variable in the model, and with all of them.
 
-    Returns the estimates, and their rows in the specification curve under `choices`. All of them
-    enter together as far as the events allow a term for each.
+    Returns the estimates, and their rows in the specification curve under `choices`. The
+    joint model includes as many variables as the number of events allows.
     """
     contract = study.contract
     uses = tuple(use for use in contract.variables if use.role == "unadjusted")
@@ -70,7 +71,7 @@ def add_unadjusted(
 
 
 def _adjusted_plan(contract: Contract) -> TestPlan:
-    """Return the registered adjusted test; without one, a model with the strata alone."""
+    """Return the registered adjusted test; without one, a model with only the strata."""
     for plan in contract.tests:
         if plan.id == "adjusted":
             return plan
@@ -86,7 +87,7 @@ def _adjusted_plan(contract: Contract) -> TestPlan:
 def _add(
     study: Study, plan: TestPlan, registered: TestOutcome, uses: tuple[VariableUse, ...]
 ) -> Unadjusted:
-    """Add variables to the model: levels of survival endpoints as strata, else as terms."""
+    """Add variables to the model: for survival endpoints as strata, otherwise as terms."""
     survival = study.contract.endpoint(plan.endpoint).kind == "survival"
     apart = [use.key for use in uses if survival and use.kind == "categorical"][:1]
     terms = [use.key for use in uses if use.key not in apart]
@@ -121,7 +122,7 @@ def _width(effect: Effect) -> float:
 def _move(
     registered: TestOutcome, before: TestOutcome, after: TestOutcome
 ) -> tuple[Effect | None, float | None]:
-    """Change the registered estimate as an addition changes that of the patients who have it."""
+    """Change the registered estimate by the change an added variable causes in its patients."""
     effect, z = after.effect, Z95
     if registered.effect is None or before.effect is None or effect is None:
         return None, None

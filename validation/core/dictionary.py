@@ -1,6 +1,6 @@
 """The data dictionary: a description of a cohort without any patient's row.
 
-It is all that a reasoner sees of a cohort before results exist.
+It is the only view of a cohort that a reasoner has before results exist.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ SINCE = "@known_at"
 
 
 def known_since(key: str) -> str:
-    """Name the column of the months at which each patient's value of a variable became known."""
+    """Name the column with the months at which each patient's value for a variable became known."""
     return key + SINCE
 
 
 class Variable(Strict):
-    """Patient-level variable. `levels` counts categories, those under five pooled.
+    """A patient-level variable. `levels` counts categories, those under five pooled.
 
-    `before` is what a variable known at each patient's own time is until then ("not yet").
+    `before` is the value, until then, of a variable known at each patient's own time ("not
+    yet").
     """
 
     key: str
@@ -51,7 +52,7 @@ class Variable(Strict):
 
     @property
     def terms(self) -> int:
-        """Number of its terms in a model: one, or levels minus one if it is categorical."""
+        """Number of model terms: one, or the number of levels minus one if categorical."""
         return max(1, len(self.levels) - 1) if self.kind == "categorical" else 1
 
 
@@ -78,7 +79,7 @@ class Endpoint(Strict):
 
 
 class JoinReport(Strict):
-    """Patients or samples kept by a step, and why the others were lost."""
+    """Patients or samples kept by a step, and the reasons why the others were lost."""
 
     step: Name
     before: int
@@ -87,18 +88,18 @@ class JoinReport(Strict):
 
 
 def level_key(key: str, levels: Sequence[str]) -> str:
-    """Name the yes-or-no variable of patients at some levels of another variable."""
+    """Name the yes/no variable for patients at some levels of another variable."""
     return f"{key}={'|'.join(levels)}"
 
 
 def split_level_key(key: str) -> tuple[str, tuple[str, ...]] | None:
-    """Split a key of levels into the variable's key and the levels; None for other keys."""
+    """Split a level key into the variable's key and the levels; return None for other keys."""
     base, equals, levels = key.partition("=")
     return (base, tuple(levels.split("|"))) if equals and levels else None
 
 
 def find_levels(variables: Iterable[Variable], key: str) -> Variable | None:
-    """Describe the yes-or-no variable that a key of levels names, if the cohort has them."""
+    """Describe the yes/no variable named by a level key, if the cohort has those levels."""
     found = split_level_key(key)
     base = next((item for item in variables if found and item.key == found[0]), None)
     if found is None or base is None or base.known_at == "column":
@@ -115,11 +116,11 @@ def find_levels(variables: Iterable[Variable], key: str) -> Variable | None:
 
 
 POOLED = "other (pooled)"
-"""The level under which small levels are counted."""
+"""The level that combines small levels."""
 
 
 def pool_levels(counts: Mapping[str, int], minimum: int) -> dict[str, int]:
-    """Pool levels under `minimum` into one, which is left out if it is still under `minimum`."""
+    """Pool levels under `minimum` into one, which is left out if it is still too small."""
     shown = {level: n for level, n in counts.items() if n >= minimum and level != POOLED}
     rest = sum(counts.values()) - sum(shown.values())
     return shown | ({POOLED: rest} if rest and rest >= minimum else {})
@@ -128,9 +129,9 @@ def pool_levels(counts: Mapping[str, int], minimum: int) -> dict[str, int]:
 class DataDictionary(Strict):
     """A cohort as its analysts may see it before the outcome is read.
 
-    `genes` counts expression variables; `variables` holds all others. Expression variables are
-    looked up by key ("expression:FABP5") in `expression`, the sorted list of symbols. More of a
-    risk factor is known to mean earlier events.
+    `genes` counts expression variables; `variables` holds all others. Expression variables
+    are looked up by key ("expression:FABP5") in `expression`, the sorted list of symbols.
+    Higher values of a risk factor are known to mean earlier events.
     """
 
     cohort: Name
@@ -152,7 +153,7 @@ class DataDictionary(Strict):
     notes: tuple[Passage, ...] = ()
 
     def has_variable(self, key: str) -> bool:
-        """Check whether `key` names a variable of this cohort."""
+        """Check whether `key` names a variable in this cohort."""
         if key.startswith("expression:"):
             return key.removeprefix("expression:") in set(self.expression)
         if (signature := read_signature(key)) is not None:

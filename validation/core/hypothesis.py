@@ -19,18 +19,21 @@ from validation.core.signature import GeneSignature, genes_of, read_signature
 
 LONGEST_ID = 80
 LONGEST_NAME = 200
-"""Longest ID in bytes; leaves room for a prefix and suffix in a file name."""
+"""Maximum ID length in bytes, which leaves room for a prefix and suffix in a file name."""
 UNPRINTED = ("Cc", "Cs", "Zl", "Zp")
-"""Unicode categories: control characters, surrogates, line and paragraph separators."""
+"""Nonprintable Unicode categories: control characters, surrogates, line/paragraph separators."""
 
 
 KnownAt = Literal["baseline", "column", "unknown"] | float
-"""When a value became known: "baseline", by the start of follow-up; "column", at a time recorded
-for each patient; "unknown", not declared; or a number of months after the start."""
+"""Time when a value became known.
+
+"baseline" is by the start of follow-up, "column" at a time recorded for each patient,
+"unknown" is not declared, and a number gives the months after the start.
+"""
 
 
 class Filter(Strict):
-    """Condition on a variable of the data dictionary, e.g. `clinical:gender == MALE`."""
+    """A condition on a variable in the data dictionary, e.g. `clinical:gender == MALE`."""
 
     variable: str
     op: Literal["eq", "ne", "in", "lt", "le", "gt", "ge", "present"]
@@ -38,21 +41,24 @@ class Filter(Strict):
 
 
 class Population(Strict):
-    """Population of a claim."""
+    """The patients to whom a claim applies."""
 
     description: str
     filters: tuple[Filter, ...] = ()
 
 
 Transform = Literal["none", "log2", "log2_plus_1", "rank"]
-"""Transform applied to a variable's values first: log2(x), log2(x + 1), or the percentile among the
-analyzed patients, (mean rank - 1/2) / n."""
+"""Transform applied to a variable's values first.
+
+It is log2(x), log2(x + 1), or the percentile among the analyzed patients, (mean rank -
+1/2) / n.
+"""
 
 
 class CutRule(StrEnum):
     """Rule for grouping a continuous variable. Only `OPTIMAL` uses the outcome, and corrects p.
 
-    `QUARTILE` and `LEVELS` (each value of an ordinal variable is a group) serve trends.
+    `QUARTILE` and `LEVELS` (each value of an ordinal variable is a group) are for trends.
     """
 
     MEDIAN = "median"
@@ -63,8 +69,11 @@ class CutRule(StrEnum):
     CONTINUOUS = "continuous"
     SPLINE = "spline"
     OPTIMAL = "optimal"
-    """The cut that separates outcomes best, with a p-value corrected for the search. The effect is
-    reported per standard deviation, because the effect at the best cut is overestimated."""
+    """The cut that best separates outcomes, with a p-value corrected for the search.
+
+    The effect is reported per standard deviation, because the effect at the best cut is
+    overestimated.
+    """
 
 
 UNGROUPED = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
@@ -72,13 +81,13 @@ UNGROUPED = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
 
 
 class Exposure(Strict):
-    """A predictor. `level` is the side that the hypothesis calls exposed ("high" or "low").
+    """A predictor. `level` is the level that the hypothesis calls exposed ("high" or "low").
 
-    `variable` is a key of the data dictionary ("expression:FABP5", "imaging:tls_density",
-    "clinical:age"). With `signature` the predictor is a score of several genes, and `variable` may
-    be left out: it is the signature's key. `threshold` belongs to `CutRule.FIXED` alone, in the
-    variable's unit (after a rank transform: a percentile between 0 and 1). `randomized` says that
-    a treatment was assigned by chance.
+    `variable` is a key in the data dictionary ("expression:FABP5", "imaging:tls_density",
+    "clinical:age"). With `signature` the predictor is a score from several genes, and
+    `variable` may be left out: it is the signature's key. `threshold` is only for
+    `CutRule.FIXED`, in the variable's unit (after a rank transform: a percentile between 0
+    and 1). `randomized` means that a treatment was assigned at random.
     """
 
     variable: str = ""
@@ -126,39 +135,39 @@ class Exposure(Strict):
 
 
 class Comparison(StrEnum):
-    """Comparison that a hypothesis makes."""
+    """Type of comparison that a hypothesis makes."""
 
     EXPOSED_VS_REST = "exposed_vs_rest"
-    """Patients at the exposed level of all exposures, against everybody else."""
+    """Patients at the exposed level of all exposures versus all other patients."""
     EXTREMES = "extremes"
-    """Patients at the exposed level of all exposures, against those at all opposite levels."""
+    """Patients at the exposed level of all exposures versus those at all opposite levels."""
     INTERACTION = "interaction"
     """The product term of the two exposures in a model that includes both."""
     PER_SD = "per_sd"
-    """One continuous exposure, per standard deviation."""
+    """A single continuous exposure, per standard deviation."""
     PER_DOUBLING = "per_doubling"
-    """One continuous exposure, per doubling of its value."""
+    """A single continuous exposure, per doubling of its value."""
     TREND = "trend"
-    """One exposure in ordered groups, per step from one to the next (one degree of freedom)."""
+    """A single exposure in ordered groups, per step to the next group (one degree of freedom)."""
     PREDICTIVE = "predictive"
-    """Difference in the effect of a treatment, the second exposure, by a biomarker, the first."""
+    """Difference in the effect of a treatment (second exposure) by a biomarker (first exposure)."""
     MODIFICATION = "modification"
     """Difference in the first exposure's association by the second exposure, the modifier."""
     COMBINED = "combined"
-    """Gain of all exposures together over the covariates, by a test of nested models."""
+    """Improvement from all exposures together over the covariates, by a test of nested models."""
     ADDED = "added"
-    """Gain of the second exposure over the first in all patients, by a test of nested models."""
+    """Improvement from the second exposure over the first, in all patients, by nested models."""
     MEDIATION = "mediation"
     """Effect of the first exposure on the endpoint through the second exposure, the mediator."""
 
     @property
     def is_product(self) -> bool:
-        """True if the comparison is of the product term of two exposures."""
+        """True if the comparison tests the product term of two exposures."""
         return self in (Comparison.INTERACTION, Comparison.PREDICTIVE, Comparison.MODIFICATION)
 
     @property
     def is_slope(self) -> bool:
-        """True if a single exposure is compared by its amount, rather than between two groups."""
+        """True if a single exposure is compared by its amount rather than between two groups."""
         return self in (Comparison.PER_SD, Comparison.PER_DOUBLING, Comparison.TREND)
 
 
@@ -169,11 +178,11 @@ class Direction(StrEnum):
     """Shorter survival, more events, or a higher value of a continuous outcome."""
     LOWER_RISK = "lower_risk"
     EITHER = "either"
-    """None: an association in either direction is claimed, and the data tell which."""
+    """No direction: an association in either direction is claimed, and the data determine which."""
 
 
 def describe_outcome(direction: Direction, kind: str, label: str) -> str:
-    """Describe the exposed patients' outcome on an endpoint, e.g. "shorter overall survival"."""
+    """Describe the exposed patients' outcome for an endpoint, e.g. "shorter overall survival"."""
     words = {
         "survival": ("shorter", "longer", "different"),
         "continuous": ("higher", "lower", "different"),
@@ -182,11 +191,12 @@ def describe_outcome(direction: Direction, kind: str, label: str) -> str:
 
 
 class SmallestRelevant(Strict):
-    """The smallest effect that matters, with the source of that judgment.
+    """The smallest effect that matters, with the source for that judgment.
 
-    `size` is a ratio above 1, or a difference in standard deviations of the outcome, between the
-    two groups compared. For a claim per amount of a marker it is between the upper and the lower
-    half of the marker, so that the same effect is relevant however the marker is cut.
+    `size` is a ratio above 1, or a difference in standard deviations of the outcome, between
+    the two groups compared. For a claim per amount of a marker it is between the upper and
+    the lower half of the marker, so that the same effect is relevant regardless of how the
+    marker is cut.
     """
 
     size: float = Field(gt=0, le=100, allow_inf_nan=False)
@@ -196,25 +206,25 @@ class SmallestRelevant(Strict):
 class Hypothesis(Strict):
     """A claim that a cohort can refute.
 
-    Where `statement` is left out SAGE writes it from the fields.
-    With `hierarchy` the secondary endpoints are claimed too, in their order: each is tested only
-    if the claim on all before it is supported, at the same alpha (fixed sequence).
-    `subgroups` are reported beside the claim and never carry it. `strata` are categorical variables
-    within whose levels patients are compared: each level has its own baseline hazard, and no hazard
-    ratio of its own. `negative_endpoint` is an endpoint that the exposure should not affect.
-    `causes` are the arrows of a causal diagram ("clinical:age -> OS") over variables, endpoints and
-    what was not measured: without `covariates` they decide what is adjusted for.
+    If `statement` is left out, SAGE writes it from the fields. With `hierarchy` the secondary
+    endpoints are claimed too, in their order: each is tested only if the claim is supported
+    for all preceding ones, at the same alpha (fixed sequence). `subgroups` are reported next
+    to the claim and never carry it. `strata` are categorical variables within whose levels
+    patients are compared: each level has its own baseline hazard but no hazard ratio of its
+    own. `negative_endpoint` is an endpoint that the exposure should not affect. `causes` are
+    the arrows in a causal diagram ("clinical:age -> OS") over variables, endpoints and
+    unmeasured factors: without `covariates` they determine the adjustment set.
     `unadjusted_because` declares that there is nothing to adjust for, with the reason ("the
-    exposure was randomized"); without it, and without a covariate (an empty list is no answer),
-    baseline variables are adjusted for in the order of their relation to the exposure. `untested`
-    lists the parts of the statement that the cohort cannot test; the report repeats them beside the
-    verdict. `relevant` is the smallest effect that matters, if the claim does not take the
-    endpoint's default.
+    exposure was randomized"); without it, and without a covariate (an empty list does not
+    count as a declaration), baseline variables are adjusted for in the order of their
+    relation to the exposure. `untested` lists the parts of the statement that the cohort
+    cannot test; the report repeats them next to the verdict. `relevant` is the smallest
+    effect that matters, if the claim does not use the endpoint's default.
 
-    What became known after the start of follow-up is handled in either of two ways: with
-    `landmark`, follow-up starts that many months later, among those still at risk then; with
-    `time_dependent`, each patient counts as unexposed until the exposure happened (start and stop
-    records).
+    Variables that became known after the start of follow-up are handled in either of two
+    ways: with `landmark`, follow-up starts that many months later, among patients still at
+    risk then; with `time_dependent`, each patient counts as unexposed until the exposure
+    occurred (start-stop records).
     """
 
     id: str
@@ -341,7 +351,7 @@ class Hypothesis(Strict):
     @field_validator("id")
     @classmethod
     def _id_names_a_folder(cls, value: str) -> str:
-        """Require an id that is a safe name for the folder of results."""
+        """Require an id that is safe as the name of the results folder."""
         if not value.strip() or value != value.strip():
             raise ValueError("give an id without spaces around it")
         if len(value) > LONGEST_ID or len(value.encode("utf-8", "replace")) > LONGEST_NAME:
@@ -399,7 +409,7 @@ def levels_of(hypothesis: Hypothesis) -> dict[str, str]:
 
 
 def _plain(value: object) -> str:
-    """Convert a level to text; 1, 1.0 and "1" are the same."""
+    """Convert a level to text, so that 1, 1.0 and "1" are the same."""
     return f"{value:g}" if isinstance(value, int | float) else str(value).casefold()
 
 

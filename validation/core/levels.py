@@ -27,15 +27,15 @@ SPELLINGS = {
     )
     for spelling in text.split()
 }
-"""Spellings of a level in lower case, without spaces, points, and inner hyphens."""
+"""Spellings of a level in lowercase, without spaces, points or inner hyphens."""
 YES = frozenset(["yes", "1", "positive", "present", "mutated", "received", "driver"])
 NO = frozenset(["no", "0", "negative", "absent", "wildtype", "untreated", "nodriver"])
-"""Levels that say only that a variable holds or does not hold."""
+"""Levels that state only the presence or absence of a property."""
 POSITIVE = YES | {"high", "male", "amplified", "expressed"}
 
 
 def plain_level(level: str) -> str:
-    """Return the usual word for a level, or the level itself in lower case without separators."""
+    """Return the usual term for a level, or the level itself in lowercase without separators."""
     text = level.casefold()
     text = re.sub(r"[\s._-]+", "", text) or text.strip()
     return SPELLINGS.get(text, text) or level

@@ -1,7 +1,8 @@
-"""A score of several measured genes, named by what it computes.
+"""A score computed from several measured genes, named by its computation.
 
-The key of a score contains its method and genes ("signature:mean_z(CD8A,GZMB)"), so that two
-hypotheses with the same score refer to the same variable, whatever they call it.
+The key of a score contains its method and genes ("signature:mean_z(CD8A,GZMB)"), so that
+two hypotheses with the same score refer to the same variable, regardless of the name they
+use.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ NAMED = 8
 class GeneSignature(Strict):
     """Genes, and the method that combines them into a score per patient.
 
-    `mean_z`: the mean of the genes' z-scores over the cohort. `weighted`: the sum of weight times
-    z-score, over the sum of the weights' sizes; `weights` follow the order of `genes`. `rank`:
-    the single-sample enrichment score, from the ranks of all genes within the patient (Barbie and
-    others 2009, Nature). `min_measured` is the minimum share of the genes that a cohort must have.
+    `mean_z`: the mean of the genes' z-scores over the cohort. `weighted`: the sum of weight
+    times z-score, divided by the sum of the absolute weights; `weights` follow the order of
+    `genes`. `rank`: the single-sample enrichment score, from the ranks of all genes within
+    the patient (Barbie and others 2009, Nature). `min_measured` is the minimum share of the
+    genes that a cohort must have.
     """
 
     genes: tuple[str, ...] = Field(min_length=2, max_length=200)
@@ -68,7 +70,7 @@ class GeneSignature(Strict):
     def key(self) -> str:
         """Return the score's key.
 
-        Equal scores have equal keys, whatever the order of genes and the unit of weights.
+        Equal scores have equal keys, regardless of the order of genes and the unit of weights.
         """
         if not self.weights:
             return f"signature:{self.method}({','.join(sorted(self.genes))})"
@@ -78,7 +80,7 @@ class GeneSignature(Strict):
         return f"signature:weighted({parts})"
 
     def split_measured(self, matrix: Container[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the genes that a matrix contains, and those that it lacks."""
+        """Return the genes that a matrix contains, and those it lacks."""
         held = tuple(gene for gene in self.genes if gene in matrix)
         return held, tuple(gene for gene in self.genes if gene not in matrix)
 
@@ -118,7 +120,7 @@ class GeneSignature(Strict):
 
 
 def read_signature(key: str) -> GeneSignature | None:
-    """Parse the score from its key; None for the key of any other variable."""
+    """Parse a score from its key; return None for any other variable's key."""
     found = COMPOSED.fullmatch(key)
     if found is None:
         return None
@@ -136,7 +138,7 @@ def read_signature(key: str) -> GeneSignature | None:
 
 
 def genes_of(key: str) -> frozenset[str]:
-    """Return the genes in a variable's key: a single gene, those of a score, or no gene."""
+    """Return the genes in a variable's key: a single gene, the genes in a score, or none."""
     if key.startswith("expression:"):
         return frozenset({key.removeprefix("expression:")})
     found = read_signature(key)

@@ -1,4 +1,4 @@
-"""Small values exchanged with other packages: findings, numbers, summaries."""
+"""Small types exchanged with other packages: findings, numbers, summaries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Severity = Literal["error", "warning", "info"]
 
 
 class Finding(Strict):
-    """A problem found in a cohort: what, where, and the remedy."""
+    """A problem found in a cohort: its location, description and remedy."""
 
     severity: Severity
     code: str
@@ -21,7 +21,7 @@ class Finding(Strict):
 
 
 class CohortSummary(Strict):
-    """Line of `sage cohort list`; `slides` if the cohort declares its slides."""
+    """A line of `sage cohort list`; `slides` is set if the cohort declares its slides."""
 
     id: str
     title: str
@@ -33,7 +33,7 @@ class CohortSummary(Strict):
 
 
 class Number(Strict):
-    """A number that a report may quote: its value, its unit, and how it is printed."""
+    """A number that a report may quote: its value, unit and printed form."""
 
     value: float | int | None
     unit: str

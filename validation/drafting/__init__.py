@@ -1,1 +1,1 @@
-"""Turn a hypothesis into a frozen contract: covariates, tests, power, amendments."""
+"""Drafting of a frozen contract from a hypothesis: covariates, tests, power, amendments."""

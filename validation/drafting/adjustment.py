@@ -1,8 +1,9 @@
-"""Choose adjustment covariates from a declared causal diagram.
+"""Choice of adjustment covariates from a declared causal diagram.
 
-A diagram is a list of arrows (`age -> stage`). The adjustment set is a minimal set that closes
-every back-door path from exposure to outcome (Pearl, Causality, 2009, section 3.3). Covariates that
-would bias the effect are named: mediators and other effects of the exposure, and colliders.
+A diagram is a list of arrows (`age -> stage`). The adjustment set is a minimal set that
+closes every back-door path from exposure to outcome (Pearl, Causality, 2009, section
+3.3). Covariates that would bias the effect are reported: mediators and other effects of
+the exposure, and colliders.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class Warned(Strict):
 
 
 class Adjustment(Strict):
-    """Adjustment for confounding that a causal diagram implies.
+    """Adjustment for confounding implied by a causal diagram.
 
-    `covariates` is a minimal sufficient set among the measured variables, None where there is
-    none; `open_path` then is a back-door path that nothing measured closes.
+    `covariates` is a minimal sufficient set among the measured variables, or None if there is
+    none; in that case `open_path` is a back-door path that no measured variable closes.
     """
 
     exposure: str
@@ -106,18 +107,18 @@ def adjust(
     measured: Collection[str] | None = None,
     chosen: Collection[str] = (),
 ) -> Adjustment:
-    """Find the adjustment set that a diagram implies, and problems of a chosen set.
+    """Find the adjustment set implied by a diagram, and problems in a chosen set.
 
     Parameters
     ----------
     arrows : lines of the form "cause -> effect"
-    measured : variables that can be adjusted for; None for all variables of the diagram
+    measured : variables that can be adjusted for; None for all variables in the diagram
 
     Raises
     ------
     InputError
-        If the diagram is malformed, lacks an exposure or the outcome, or puts the outcome before
-        an exposure.
+        If the diagram is malformed, lacks an exposure or the outcome, or puts the outcome
+        before an exposure.
     """
     import networkx as nx
 

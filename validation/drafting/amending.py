@@ -1,9 +1,10 @@
 """Amendments: a frozen contract is never edited; changes make a new version.
 
-A new version is drafted by the rules of `validation.drafting.draft`, so that its tests, power and
-controls match the changes. It names its parent by hash, gives a reason, and lists every change.
-The ledger keeps the earlier version's results, and a claim that was changed after they were seen
-cannot be supported in the same patients (`validation.verdict.verdict`, rule 4).
+A new version is drafted by the rules in `validation.drafting.draft`, so that its tests,
+power and controls match the changes. It names its parent by hash, gives a reason, and
+lists every change. The ledger keeps the earlier version's results, and a claim that was
+changed after they were seen cannot be supported in the same patients
+(`validation.verdict.verdict`, rule 4).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ PARTS: dict[str, type[Strict]] = {
     "controls": ControlPlan,
     "specification": SpecificationPlan,
 }
-"""Parts that an amendment may change, besides `seed`. Everything else follows from these."""
+"""Parts that an amendment may change, in addition to `seed`. All other parts follow from these."""
 DERIVED = ("controls", "specification")
 """Parts that are drafted from the hypothesis; fields set by hand are carried over."""
 MARK = "version "
@@ -46,10 +47,10 @@ MARK = "version "
 def amend(
     frozen: FrozenContract, cohort: Cohort, *, reason: str, changes: dict[str, Any]
 ) -> FrozenContract:
-    """Freeze the next version of a contract on the data as they are now.
+    """Freeze the next version of a contract on the current data.
 
-    Raises `InputError` if the reason is empty, a name is unknown or not open to amendment, the
-    result is not a valid contract, or neither the contract nor the data would change.
+    Raises `InputError` if the reason is empty, a name is unknown or not open to amendment,
+    the result is not a valid contract, or neither the contract nor the data would change.
     """
     if not reason.strip():
         raise InputError("an amendment needs a reason")
@@ -157,9 +158,10 @@ def _draft_settings(wanted: dict[str, Any], cohort: Cohort) -> Contract:
 
 
 def _plain(before: dict[str, Any], cohort: Cohort) -> dict[str, Any]:
-    """Draft earlier settings anew, which shows what was set by hand.
+    """Redraft earlier settings, which reveals the fields that were set by hand.
 
-    If the data no longer fit them, return the settings themselves: nothing counts as set by hand.
+    If the data no longer fit them, return the settings themselves, so that nothing counts as
+    set by hand.
     """
     try:
         return settings(_draft_settings(before, cohort))

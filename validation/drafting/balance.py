@@ -1,8 +1,8 @@
-"""Relation of an exposure to the baseline variables of its cohort, without any outcome.
+"""Relation between an exposure and its cohort's baseline variables, without any outcome.
 
-A variable confounds only if it goes with the exposure. That relation is looked for among the
-claim's patients (rank correlation, or Kruskal and Wallis' test over levels) before an outcome is
-read, so that no choice which follows from it favors a result.
+A variable can confound only if it is associated with the exposure. This association is
+tested in the claim's patients (rank correlation, or the Kruskal-Wallis test over levels)
+before an outcome is read, so that no choice based on it favors a result.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ if TYPE_CHECKING:
     from validation.core.hypothesis import Hypothesis
 
 UNBALANCED = 0.01
-"""Level over all baseline variables: a randomized exposure is doubted once in a hundred times."""
+"""Level over all baseline variables; a randomized exposure is falsely doubted 1% of the time."""
 RELATED = 0.2
-"""Level for each variable. With 0.05, confounders are missed (Mickey and Greenland 1989)."""
+"""Level for each variable. At 0.05, confounders are missed (Mickey and Greenland 1989)."""
 SAME = 0.95
-"""Rank correlation from which two variables are taken for one measurement, as in the ledger."""
+"""Rank correlation above which two variables count as one measurement, as in the ledger."""
 FEWEST = 20
 
 
 def relate(hypothesis: Hypothesis, cohort: Cohort) -> dict[str, float]:
-    """Return the p-value of no relation to the exposures for each baseline variable of the cohort.
+    """Return each baseline variable's p-value for no relation to the exposures.
 
-    With several exposures it is the smallest, times their number. Left out are variables declared
-    late, read from the columns of an outcome or an exposure, correlated with one by `SAME`, or of
-    which the levels follow from those of a variable before it, declared risk factors first.
+    With several exposures it is the smallest, times their number. Variables are left out if
+    they are declared late, are read from an outcome's or an exposure's columns, are
+    correlated with one by at least `SAME`, or have levels determined by those of an earlier
+    variable; declared risk factors come first.
     """
     import pandas as pd
 
@@ -79,11 +80,12 @@ def relate(hypothesis: Hypothesis, cohort: Cohort) -> dict[str, float]:
 def weigh_declaration(
     contract: Contract, cohort: Cohort, relation: dict[str, float]
 ) -> dict[str, Any]:
-    """Return the fields of a contract that follow from the relation of its exposures.
+    """Return the contract fields that follow from the baseline relation of its exposures.
 
-    If a declared reason to adjust for nothing meets a variable that differs beyond chance, the
-    declaration is dropped and the claim counts as not adjusted. Clinical variables that are related
-    and neither in the model nor in the claim's causal diagram are listed as unadjusted.
+    If the declared reason for not adjusting is contradicted by a variable that differs beyond
+    chance, the declaration is dropped and the claim counts as not adjusted. Clinical
+    variables that are related to the exposure but neither in the model nor in the claim's
+    causal diagram are listed as unadjusted.
     """
     labels = {variable.key: variable.label for variable in cohort.dictionary().variables}
     notes, fields = [], dict[str, Any]()
@@ -111,7 +113,7 @@ def weigh_declaration(
 def _unadjusted(
     contract: Contract, cohort: Cohort, relation: dict[str, float]
 ) -> tuple[VariableUse, ...]:
-    """Return the related clinical variables without a part in the claim, the most related first."""
+    """Return the related clinical variables without a role in the claim, the most related first."""
     from validation.drafting.adjustment import read_arrows
 
     dictionary = cohort.dictionary()
@@ -138,7 +140,7 @@ def _follows(values: pd.Series, other: pd.Series) -> bool:
 
 
 def _compare(exposure: pd.Series, baseline: pd.Series, kind: str) -> float | None:
-    """Return the p-value of no association; None for too few patients or a single measurement."""
+    """Return the p-value for no association; None with too few patients or a constant column."""
     from scipy.stats import kruskal, spearmanr
 
     known = exposure.notna() & baseline.notna()
@@ -153,7 +155,7 @@ def _compare(exposure: pd.Series, baseline: pd.Series, kind: str) -> float | Non
 
 
 def _as_numbers(column: pd.Series) -> pd.Series:
-    """Return numbers as they are, and text as the position of its level."""
+    """Return numbers unchanged, and text as the position of its level."""
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(column.dtype):

@@ -1,8 +1,9 @@
-"""Draft a contract from a hypothesis and a data dictionary, by fixed rules.
+"""Drafting of a contract from a hypothesis and a data dictionary, by fixed rules.
 
-No patient's row is read here; of rows, only the relation of variables to the exposure is used
-(`validation.drafting.balance`), never an outcome. Choices that the hypothesis leaves open are made
-by convention and written into the contract, where they can be reviewed.
+No patient rows are read here; the only row-derived input is the relation between
+variables and the exposure (`validation.drafting.balance`), never an outcome. Choices that
+the hypothesis leaves open are made by convention and written into the contract, where
+they can be reviewed.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ from validation.inputs.variables import (
 )
 
 MOST_LEVELS = 12
-"""Most places that become strata without being asked for."""
+"""Maximum number of sites used as strata by default."""
 MOST_MISSING = 0.3
-"""Share of patients whom each proposed covariate, and all together, may lack at most."""
+"""Maximum share of patients with missing values, for each proposed covariate and all together."""
 FEWEST_PROPOSED = 3
-"""Covariates proposed although unrelated to the exposure: each may still act on the outcome."""
+"""Covariates proposed although unrelated to the exposure, since each may affect the outcome."""
 
 
 def draft(
@@ -77,20 +78,21 @@ def draft(
     rules: Rules | None = None,
     controls: ControlPlan | None = None,
 ) -> Contract:
-    """Draft the contract of a hypothesis for a cohort.
+    """Draft a hypothesis's contract for a cohort.
 
     Parameters
     ----------
-    relation : p-value of no relation to the exposures for each baseline variable (`relate`); None
-        if no row was read
-    seed : drives every random step of the analysis (permutations, random features, imputation)
+    relation : p-value for no relation to the exposures for each baseline variable (`relate`);
+        None if no rows were read
+    seed : seed for every random step of the analysis (permutations, random features,
+        imputation)
     alpha : two-sided level of the primary test
 
     Raises
     ------
     InputError
-        If the cohort lacks a variable or endpoint (the message names the nearest existing ones), or
-        the comparison does not fit the variables.
+        If the cohort lacks a variable or endpoint (the message names the nearest existing
+        ones), or the comparison does not fit the variables.
     """
     rules, split = (rules or Rules()).model_copy(update={"alpha": alpha}), split or SplitRule()
     endpoint = _endpoint(dictionary, hypothesis.endpoint)
@@ -192,7 +194,7 @@ def draft(
 
 
 def find_relevant(hypothesis: Hypothesis, endpoint: Endpoint, rules: Rules) -> SmallestRelevant:
-    """Return the smallest relevant effect that a claim names, else the endpoint's default.
+    """Return the smallest relevant effect named by a claim, or else the endpoint's default.
 
     Raises `InputError` if a ratio is not above 1.
     """
@@ -283,7 +285,7 @@ def _exposure(
 
 
 def _rescale(exposure: Exposure, found: Variable, comparison: Comparison) -> Rescale | None:
-    """Choose the transform of an exposure: the hypothesis' own, or log2 for a doubling."""
+    """Choose the transform for an exposure: the hypothesis's own, or log2 for a doubling."""
     doubling = comparison is Comparison.PER_DOUBLING
     if exposure.transform == "none" and not doubling:
         return None
@@ -334,9 +336,9 @@ def _covariates(
 ) -> tuple[str, ...]:
     """Choose the covariates.
 
-    These are the hypothesis' own, else those implied by its causal diagram, else baseline variables
-    related to the exposure and declared risk factors, with at most `room` terms. Empty if the
-    hypothesis declares that there is nothing to adjust for.
+    These are the hypothesis's own, else those implied by its causal diagram, else baseline
+    variables related to the exposure and declared risk factors, with at most `room` terms.
+    Empty if the hypothesis declares that there is nothing to adjust for.
     """
     if hypothesis.unadjusted_because:
         return ()
@@ -366,9 +368,9 @@ def _covariates(
 
 
 def _candidates(dictionary: DataDictionary, relation: Mapping[str, float] | None) -> list[Variable]:
-    """Return clinical variables known at baseline: by relation to the exposure, or to the outcome.
+    """Return clinical variables known at baseline, by relation to the exposure or to the outcome.
 
-    Those related to the exposure come first, then declared risk factors, then the others.
+    Variables related to the exposure come first, then declared risk factors, then the others.
     """
     found = [
         variable
@@ -399,7 +401,7 @@ def _fixed_variables(hypothesis: Hypothesis) -> set[str]:
 def reasoned_adjustment(
     hypothesis: Hypothesis, dictionary: DataDictionary, endpoint: Endpoint
 ) -> Adjustment | None:
-    """Return the adjustment implied by the hypothesis' causal diagram; None without a diagram."""
+    """Return the adjustment implied by the hypothesis's causal diagram; None without a diagram."""
     if not hypothesis.causes:
         return None
     return adjust(
@@ -419,10 +421,10 @@ def reasoned_adjustment(
 def _strata(
     hypothesis: Hypothesis, dictionary: DataDictionary, relation: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Choose the strata: the hypothesis' own, else the unordered groups most related to exposure.
+    """Choose the strata: the hypothesis's own, else the unordered groups most related to exposure.
 
-    Places of treatment or measurement differ in survival and in measurement; comparing patients
-    within them avoids both biases.
+    Sites of treatment or measurement differ in survival and in measurement; comparing
+    patients within them avoids both biases.
     """
     rules = {exposure.cut for exposure in hypothesis.exposures}
     kinds = [_endpoint(dictionary, key) for key in

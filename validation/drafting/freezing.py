@@ -1,4 +1,4 @@
-"""Bind a contract to a cohort's data, the last step before an outcome is compared."""
+"""Binding of a contract to a cohort's data, the last step before an outcome is compared."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from validation.drafting.power import exact_power
 
 
 def draft_on(hypothesis: Hypothesis, cohort: Cohort, **rules: Any) -> Contract:
-    """Draft a contract on a cohort, with covariates and strata by their relation to the exposure.
+    """Draft a contract on a cohort, choosing covariates and strata by relation to the exposure.
 
-    `rules` are passed to `validation.drafting.draft.draft`, and so are its errors.
+    `rules` are passed to `validation.drafting.draft.draft`, whose errors are passed on.
     """
     relation = relate(hypothesis, cohort)
     return draft(hypothesis, cohort.dictionary(), relation=relation, **rules)
@@ -29,8 +29,8 @@ def draft_on(hypothesis: Hypothesis, cohort: Cohort, **rules: Any) -> Contract:
 def complete(contract: Contract, cohort: Cohort) -> Contract:
     """Add exact group sizes and power, and the related variables that are not in the model.
 
-    Reads variables, which patients have the outcome, and the overall event rate, but never an
-    outcome by exposure.
+    Reads variables, the set of patients with a known outcome, and the overall event rate, but
+    never an outcome by exposure.
     """
     weighed = weigh_declaration(contract, cohort, relate(contract.hypothesis, cohort))
     return contract.model_copy(update={"power": exact_power(contract, cohort), **weighed})
@@ -39,9 +39,9 @@ def complete(contract: Contract, cohort: Cohort) -> Contract:
 def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
     """Complete a contract (`complete`) and bind it to a cohort's data.
 
-    Raises `InputError` if the contract is for another cohort, names something that this cohort
-    lacks, would count copies of patients, uses a variable that contains the follow-up, or an
-    endpoint that follows the dead.
+    Raises `InputError` if the contract is for another cohort, names something that this
+    cohort lacks, would count copies of patients, or uses a variable that contains the
+    follow-up or an endpoint that follows patients beyond their death.
     """
     if contract.cohort != cohort.id:
         raise InputError(

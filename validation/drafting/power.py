@@ -1,4 +1,4 @@
-"""Power of a contract's primary test, from counts alone; no outcome is read by exposure."""
+"""Power of a contract's primary test, from counts only; no outcome is read by exposure."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def planned_power(
 
 
 def _product_spread(exposures: Sequence[Exposure]) -> float:
-    """Compute the standard deviation of a product given its factors, as the product of theirs.
+    """Compute the standard deviation of a product of factors as the product of their deviations.
 
     Exposures are assumed to be independent; `freeze` computes it from the patients instead.
     """
@@ -110,7 +110,7 @@ def _product_spread(exposures: Sequence[Exposure]) -> float:
 
 
 def _z(rules: Rules) -> float:
-    """Compute the sum of the normal quantiles of the two-sided level and of 80% power."""
+    """Compute the sum of the normal quantiles for the two-sided level and for 80% power."""
     normal = NormalDist()
     return normal.inv_cdf(1 - rules.alpha / 2) + normal.inv_cdf(0.8)
 
@@ -180,7 +180,7 @@ def compute_power(
 
 
 def _kept_by(dictionary: DataDictionary, condition: Filter) -> float:
-    """Estimate the share of patients that a filter keeps, from the dictionary's levels."""
+    """Estimate the share of patients kept by a filter, from the dictionary's levels."""
     found = find_variable(dictionary, condition.variable)
     total = sum(found.levels.values())
     if not total:
@@ -245,7 +245,7 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
 
 
 def _between_halves(values: FloatArray) -> float:
-    """Compute the distance between the groups of a variable with two values, else its halves."""
+    """Compute the distance between the two groups of a binary variable, or else its halves."""
     levels = np.unique(values[~np.isnan(values)])
     if len(levels) == 2:
         return float(levels[1] - levels[0])
@@ -253,9 +253,9 @@ def _between_halves(values: FloatArray) -> float:
 
 
 def _between_groups(exposed: Exposed, cuts: tuple[Cut, ...]) -> float | None:
-    """Compute how far halves of a normal marker are apart, if its outer thirds are apart by 1.
+    """Compute the distance between halves of a normal marker whose outer thirds are 1 apart.
 
-    None for other groups, which are compared as they are declared.
+    Returns None for other groups, which are compared as declared.
     """
     if len(cuts) > 1 or cuts[0].rule is not CutRule.TERTILE:
         return None
@@ -265,7 +265,7 @@ def _between_groups(exposed: Exposed, cuts: tuple[Cut, ...]) -> float | None:
 
 
 def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
-    """Reject an exposure, covariate, stratum or filter that reads the column of an outcome."""
+    """Reject an exposure, covariate, stratum or filter that reads an outcome's column."""
     named = {endpoint.key for endpoint in contract.endpoints}
     for use in contract.variables:
         if use.role not in ("exposure", "covariate", "stratum", "filter"):
@@ -285,8 +285,8 @@ def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
 def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float | None:
     """Return the exposure's SD given main effects and strata; None for plain groups.
 
-    Raises `InputError` if a stratum is unknown for all patients, or if the exposure does not vary
-    given the other terms.
+    Raises `InputError` if a stratum is unknown for all patients, or if the exposure does not
+    vary given the other terms.
     """
     import pandas as pd
 

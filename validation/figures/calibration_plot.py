@@ -1,4 +1,4 @@
-"""Calibration plot: predicted against observed risk, with the distribution of predictions below."""
+"""Calibration plot: predicted versus observed risk, with the distribution of predictions below."""
 
 from __future__ import annotations
 

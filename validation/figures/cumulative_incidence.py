@@ -21,7 +21,7 @@ LINE = 0.165  # inches of a line of the legend
 
 @dataclass(frozen=True)
 class Incidences:
-    """Curves of a group: the event of interest, and all competing events (None if absent)."""
+    """A group's curves: the event of interest, and all competing events (None if absent)."""
 
     event: CumulativeIncidence
     competing: CumulativeIncidence | None = None
@@ -33,7 +33,7 @@ class Incidences:
 
     @property
     def at_risk(self) -> IntArray:
-        """Number of patients still followed and free of any event just before each time."""
+        """Number of patients at risk and free of any event just before each time."""
         return self.event.at_risk
 
     @property
@@ -130,13 +130,13 @@ def cumulative_incidence_figure(
 
 
 def _followed_to(both: Incidences, smallest: int) -> float:
-    """Return the last time at which this many patients are at risk."""
+    """Return the last time at which at least `smallest` patients are at risk."""
     held = both.times[both.at_risk >= smallest]
     return float(held[-1]) if len(held) else 0.0
 
 
 def _from_zero(curve: CumulativeIncidence) -> tuple[FloatArray, FloatArray]:
-    """Prepend the start of follow-up, when nobody has had an event, to times and incidences."""
+    """Prepend the start of follow-up, with no events, to times and incidences."""
     if curve.times[0] == 0.0:
         return curve.times, curve.incidence
     return np.concatenate(([0.0], curve.times)), np.concatenate(([0.0], curve.incidence))

@@ -1,4 +1,4 @@
-"""Shared parts of survival figures: time axis, bands, and numbers at risk."""
+"""Shared components of survival figures: time axis, bands, and numbers at risk."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 WIDTH = 4.2
-"""Inches; narrow, so that the text stays legible in a column of a page and on a phone."""
+"""Width in inches; narrow, so that text stays legible in a page column and on a phone."""
 LEFT = 0.14
-"""Left end of the axes, as a share of the width."""
+"""Left end of the axes as a share of the figure's width."""
 
 
 class Followed(Protocol):
@@ -39,8 +39,8 @@ class Frame(Look, total=False):
     """Text around the curves and the time axis of a figure.
 
     time_unit : the unit of all times
-    until : end of the time axis (default: the last time with ten patients at risk, so that the
-        tail without patients is not read as a result; the caption states this)
+    until : end of the time axis (default: the last time with ten patients at risk, so that
+        the tail without patients is not read as a result; the caption states this)
     """
 
     time_unit: Required[str]
@@ -61,9 +61,10 @@ def follow_up(
 ) -> Iterator[tuple[Figure, Axes, FloatArray, float]]:
     """Open a figure with axes over follow-up and numbers at risk below them; see `Frame`.
 
-    Yields the figure, the axes, the times of the table and the end of the time axis. `extra` inches
-    are added to the axes' height; counts below `smallest` are not shown. With `dashed`, the names
-    in the table carry the curves' lines and so serve as the legend.
+    Yields the figure, the axes, the times in the table and the end of the time axis. `extra`
+    inches are added to the axes' height; counts below `smallest` are not shown. With
+    `dashed`, the names in the table show the curves' line styles and thus serve as the
+    legend.
 
     Raises `InputError` if there are no curves, or more curves than colors.
     """
@@ -135,7 +136,7 @@ def steps(axes: Axes, times: FloatArray, values: FloatArray, end: float, **look:
 
 
 def at_risk(curve: Followed, when: FloatArray) -> IntArray:
-    """Return the number of patients still followed just before each time of `when`."""
+    """Return the number of patients still followed just before each time in `when`."""
     position = np.searchsorted(curve.times, when, side="left")
     padded = np.append(curve.at_risk, 0)
     return np.asarray(padded[position], dtype=np.int64)
@@ -147,19 +148,19 @@ def count_text(count: int, smallest: int) -> str:
 
 
 def repeat_last(values: FloatArray) -> FloatArray:
-    """Append the last value again, for the end of the axis."""
+    """Append the last value again for the end of the axis."""
     return np.append(values, values[-1])
 
 
 def supported(curves: Mapping[str, Followed]) -> float:
-    """Return the last time with ten patients at risk in some group; at least half the follow-up."""
+    """Return the last time with ten patients at risk in any group, at least half the follow-up."""
     longest = max(float(c.times[-1]) for c in curves.values())
     held = [float(c.times[c.at_risk >= 10][-1]) for c in curves.values() if c.n >= 10]
     return max([0.5 * longest, *held]) if held else longest
 
 
 def round_ticks(end: float, time_unit: str) -> FloatArray:
-    """Choose four to eight steps: whole years for months, else 1, 2, 2.5 or 5 times 10^k."""
+    """Choose ticks for four to eight steps: whole years for months, else 1, 2, 2.5 or 5 x 10^k."""
     sizes: list[float] = [1, 3, 6, 12, 24, 36, 60, 120]
     if time_unit != "months" or end > 840:
         power = 10.0 ** np.floor(np.log10(end))

@@ -1,4 +1,4 @@
-"""Decision curve plot: net benefit against the threshold risk for treatment."""
+"""Decision curve plot: net benefit versus the threshold risk for treatment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def decision_curve_figure(
     risk_of: str = "the event",
     **look: Unpack[Look],
 ) -> Path:
-    """Draw the net benefit of each strategy, with treating nobody as the zero line.
+    """Draw the net benefit of each strategy, with treating no patients as the zero line.
 
     Parameters
     ----------

@@ -13,14 +13,14 @@ from sage.core.errors import InputError
 from validation.figures.style import INK, MUTED, OKABE_ITO, Look, drawing, p_text, ratio_ticks
 
 BOLD, PLAIN = 0.0093, 0.0080
-"""Share of the figure's width that one character of a label occupies."""
+"""Share of the figure's width occupied by a character of a label."""
 SHORT = 14
-"""Number of characters of a measure that fit above its column."""
+"""Maximum number of characters in a measure's name that fit above its column."""
 
 
 @dataclass(frozen=True)
 class ForestRow:
-    """Row of a forest plot. `heading` rows carry only a label; `primary` rows are diamonds."""
+    """A row in a forest plot. `heading` rows have only a label; `primary` rows are diamonds."""
 
     label: str
     value: float = float("nan")
@@ -43,7 +43,7 @@ def forest(
     """Draw ratios (hazard, odds) with their intervals and write the figure.
 
     Intervals that extend beyond the axis end in an arrow. A row whose value is NaN shows its
-    `reason` in place of the interval.
+    `reason` instead of the interval.
 
     Raises `InputError` if there are no rows.
     """
@@ -101,7 +101,7 @@ def _stretch(height: float, top: float, rows: int) -> float:
 
 
 def _range(rows: Sequence[ForestRow]) -> tuple[float, float]:
-    """Choose axis limits that include all values, and intervals as far as they stay readable."""
+    """Choose axis limits that include all values, and intervals where they stay readable."""
     if not rows:
         return 0.5, 2.0
     ends = [v for r in rows for v in (r.lower, r.upper) if np.isfinite(v) and v > 0]

@@ -22,7 +22,7 @@ def kaplan_meier_figure(
     annotation: Sequence[str] = (),
     **frame: Unpack[Frame],
 ) -> Path:
-    """Draw one curve per group, named with its events beside the numbers at risk."""
+    """Draw a curve per group, labeled with its events next to the numbers at risk."""
     counted = {f"{name} ({curve.n_events} events)": curve for name, curve in curves.items()}
     with follow_up(counted, path, dashed=True, **frame) as (_, axes, _, end):
         for number, curve in enumerate(curves.values()):

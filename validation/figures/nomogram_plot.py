@@ -1,4 +1,4 @@
-"""Nomogram: one line of values per variable under a scale of points, and the risk for their sum."""
+"""Nomogram: a line of values per variable under a scale of points, and the risk for their sum."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 ROW = 0.52
 SHORTEST = 7.0
-"""Length in points below which a line's marks are too close and its ends are named instead."""
+"""Length in points below which a line's marks are too close and only its ends are labeled."""
 GAP, WIDTH = 1.5, 1.15
-"""Points between two words on one side of a line, and points per letter."""
+"""Spacing in points between labels on the same side of a line, and points per letter."""
 
 
 def nomogram_figure(found: Nomogram, path: Path, **look: Unpack[Look]) -> Path:
-    """Draw one line per variable, the sum of points, and the risk by the horizon."""
+    """Draw a line per variable, the sum of points, and the risk by the horizon."""
     rows = len(found.lines) + 3
     height = 0.75 + ROW * rows
     with drawing(path, 7.2, height, **look) as figure:

@@ -1,4 +1,4 @@
-"""Figures of an analysis, drawn only from finished tests."""
+"""Figures for an analysis, drawn only from finished tests."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ class _Sheet(NamedTuple):
         *data: object,
         **words: object,
     ) -> Figure:
-        """Draw a figure for the report (SVG); also write the main figures as pixels (PNG).
+        """Draw a figure for the report (SVG); also write the main figures as bitmaps (PNG).
 
-        Every figure names its cohort and is marked if the data are simulated. No incomplete figure
-        is left behind.
+        Every figure names its cohort and is marked if the data are simulated. No incomplete
+        figure is left behind.
         """
         path = self.out / f"{name.replace('.', '_')}.svg"
         with ExitStack() as undone:
@@ -101,7 +101,7 @@ class _Sheet(NamedTuple):
 
 
 def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure], list[str]]:
-    """Draw every figure that the finished tests allow."""
+    """Draw every figure for which the tests have finished."""
     done = {test.id: test for test in analysis.tests if test.status == "ok"}
     by_method = {
         "kaplan_meier": _kaplan_meier,
@@ -184,7 +184,7 @@ def _kaplan_meier(sheet: _Sheet, outcome: TestOutcome) -> Figure:
 
 
 def _joint_groups(sheet: _Sheet, outcome: TestOutcome) -> Figure:
-    """Draw Kaplan-Meier curves of the four groups that two exposures form."""
+    """Draw Kaplan-Meier curves for the four groups formed by two exposures."""
     from validation.figures.kaplan_meier import kaplan_meier_figure
 
     study, contract = sheet.study, sheet.analysis.contract
@@ -325,7 +325,7 @@ def _nomogram(sheet: _Sheet, model: PredictionModel) -> Figure | None:
 
 
 def _incidence(sheet: _Sheet, outcome: TestOutcome) -> Figure:
-    """Draw incidence of the event and the competing event by group, or of everybody for a slope."""
+    """Draw incidence of the event and competing event by group, or in all patients for a slope."""
     analysis, study, contract = sheet.analysis, sheet.study, sheet.analysis.contract
     label = contract.endpoint(outcome.endpoint).label
     curves = {}
@@ -411,7 +411,7 @@ def _control_effect(name: str, numbers: Mapping[str, Number]) -> Effect | None:
 
 
 def _model_label(contract: Contract, test: TestOutcome) -> str:
-    """Label a row of the forest plot with endpoint, model and patients."""
+    """Label a forest plot row with endpoint, model and patients."""
     control = test.id.startswith("control.")
     plan = contract.primary_test if control else contract.test(test.id)
     kinds = ["adjusted"] if test.role == "adjusted" else []

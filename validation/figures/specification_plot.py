@@ -35,7 +35,7 @@ def specification_curve_figure(
     measure: str = "Hazard ratio",
     **look: Unpack[Look],
 ) -> Path:
-    """Draw the curve and write the figure, counting specifications without an estimate below it.
+    """Draw the curve and write the figure, with a count of inestimable specifications below it.
 
     Filled points have p below the curve's alpha; hollow points do not.
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from validation.figures.style import INK, MUTED, OKABE_ITO, PLATE, Look, drawing, wrap_text
 
 MOST_MARKS = 1000
-"""Maximum marks of the rug; if there are more values, an evenly spaced selection is drawn."""
+"""Maximum number of rug marks; for more values, an evenly spaced selection is drawn."""
 
 
 def spline_figure(
@@ -27,11 +27,11 @@ def spline_figure(
     annotation: Sequence[str] = (),
     **look: Unpack[Look],
 ) -> Path:
-    """Draw hazard ratios against the reference value, their 95% band, and a rug of the values.
+    """Draw hazard ratios relative to the reference value, their 95% band, and a rug of the values.
 
     Parameters
     ----------
-    grid : (m,) values of the exposure at which the curve is known, in its unit
+    grid : (m,) exposure values at which the curve is known, in the exposure's unit
     curve : hazard ratio, lower limit and upper limit, each (m,)
     values : (n,) the patients' values, for the rug
     """
@@ -68,7 +68,7 @@ def spline_figure(
 
 
 def _ratio_ticks(axes: object, low: float, high: float) -> None:
-    """Set plain numbers on a logarithmic axis, as finely as its range requires."""
+    """Set plain numbers on a logarithmic axis, as finely spaced as its range requires."""
     from matplotlib.axes import Axes
     from matplotlib.ticker import NullLocator
 

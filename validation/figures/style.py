@@ -50,7 +50,7 @@ _RC: Any = {
 
 
 class Look(TypedDict, total=False):
-    """Text of a figure: title, subtitle on patients shown, mark of simulated data, description."""
+    """Text in a figure: title, subtitle on patients shown, simulated-data mark, description."""
 
     title: Required[str]
     subtitle: str
@@ -117,7 +117,7 @@ def save(figure: Figure, path: Path, *, title: str, description: str = "") -> Pa
 
 
 LONGEST = 300
-"""Maximum characters of a drawn line, several times the width of any figure."""
+"""Maximum number of characters in a drawn line, several times the width of any figure."""
 
 
 def clean_text(text: str) -> str:
@@ -162,13 +162,13 @@ def p_text(p: float) -> str:
 
 
 STEPS = (1, 0.5, 2, 0.2, 5, 0.1, 10, 0.33, 3, 0.67, 1.5, 0.05, 20, 0.8, 1.25)
-"""Candidate ticks of a ratio, the most useful first."""
+"""Candidate ticks for a ratio axis, most useful first."""
 DIGIT, LINE = 0.08, 0.17
-"""Inches occupied by one character of a tick's label and by one line."""
+"""Inches occupied by a character of a tick label and by a line."""
 
 
 def ratio_ticks(axes: Axes, low: float, high: float, *, vertical: bool = False) -> None:
-    """Set as many plain ticks (0.5, 1, 2) on a logarithmic axis from low to high as have room."""
+    """Set plain ticks (0.5, 1, 2) on a logarithmic axis from low to high, as many as fit."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     box = axes.get_position()

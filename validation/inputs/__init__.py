@@ -1,1 +1,1 @@
-"""Turn a cohort and a contract into arrays that are ready to analyze."""
+"""Conversion of a cohort and a contract into arrays that are ready to analyze."""

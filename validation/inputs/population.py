@@ -1,4 +1,4 @@
-"""Select the population and assign exposure groups, without reading any outcome value."""
+"""Selection of the population and assignment of exposure groups, without outcome values."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ UNSCALED = (Comparison.PER_DOUBLING, Comparison.TREND)
 class Cut(Strict):
     """The cut-points of an exposure, in its own unit.
 
-    At or below `lower` is low, above `upper` is high. They differ only for tertiles and quartiles.
-    `points` part the ordered groups of a trend.
+    Values at or below `lower` are low, values above `upper` are high. The two differ only for
+    tertiles and quartiles. `points` separate the ordered groups of a trend.
     """
 
     variable: str
@@ -86,7 +86,7 @@ def level_text(value: Any) -> str:
 
 
 def rescale(values: FloatArray, use: VariableUse) -> FloatArray:
-    """Convert values to the scale that the contract requires: base-2 logarithms or percentiles.
+    """Convert values to the scale required by the contract: base-2 logarithms or percentiles.
 
     Raises `InputError` if a value has no logarithm.
     """
@@ -112,7 +112,7 @@ def rescale(values: FloatArray, use: VariableUse) -> FloatArray:
 
 
 def two_levels(levels: Iterable[str]) -> tuple[str, str] | None:
-    """Return the levels of a binary variable, the one coded 0 first; None if undetermined."""
+    """Return the levels of a binary variable, first the level coded 0; None if undetermined."""
     names = sorted(levels)
     if len(names) != 2:
         return None
@@ -159,9 +159,10 @@ def _numbers(table: pd.DataFrame, use: VariableUse) -> FloatArray:
 
 
 def find_cut(values: FloatArray, use: VariableUse, rule: CutRule | None = None) -> Cut:
-    """Find the cut-points of an exposure by its rule, from its known values.
+    """Find an exposure's cut-points by its rule, from its known values.
 
-    Raises `InputError` if the exposure is constant or always missing, or if a side would be empty.
+    Raises `InputError` if the exposure is constant or always missing, or if a group would be
+    empty.
     """
     rule = rule or use.cut or CutRule.MEDIAN
     known = values[~np.isnan(values)]
@@ -202,7 +203,7 @@ def find_cut(values: FloatArray, use: VariableUse, rule: CutRule | None = None) 
 
 SHARES = {CutRule.TERTILE: (1 / 3, 2 / 3), CutRule.QUARTILE: (0.25, 0.5, 0.75)}
 MOST_GROUPS = 8
-"""Most values of an ordinal variable that can each be a group of a trend."""
+"""Maximum number of ordinal values that can each form a trend group."""
 
 
 def ordered_cut(values: FloatArray, use: VariableUse) -> Cut:
@@ -236,11 +237,11 @@ def ordered_cut(values: FloatArray, use: VariableUse) -> Cut:
 def cut_for(
     comparison: Comparison, values: FloatArray, use: VariableUse, rule: CutRule | None = None
 ) -> Cut:
-    """Find the cut-points that a comparison needs; raises as `find_cut` and `ordered_cut` do.
+    """Find the cut-points needed for a comparison; raises as `find_cut` and `ordered_cut` do.
 
     Parameters
     ----------
-    values : (n,) values of the patients in the population; NaN if missing
+    values : (n,) values for patients in the population; NaN if missing
     """
     rule = rule or use.cut
     if comparison is Comparison.TREND and rule not in CONTINUOUS:
@@ -252,9 +253,9 @@ def cut_for(
 class Exposed:
     """Exposure of each patient: `x` is 1 if exposed, 0 if reference and NaN if neither, or a score.
 
-    `parts` are the single exposures in the same coding. With `product`, `x` is their product, and
-    models include them as main effects. With `second`, `x` is the second exposure (a mediator, or
-    what is added), and models include the first.
+    `parts` are the single exposures in the same coding. With `product`, `x` is their product,
+    and models include them as main effects. With `second`, `x` is the second exposure (a
+    mediator, or the added exposure), and models include the first.
     """
 
     x: FloatArray
@@ -265,17 +266,17 @@ class Exposed:
 
     @property
     def model_parts(self) -> tuple[FloatArray, ...]:
-        """The parts that every model includes besides `x`."""
+        """Parts included in every model in addition to `x`."""
         return self.parts if self.product else self.parts[:1] if self.second else ()
 
     def select(self, keep: BoolArray) -> Exposed:
-        """Restrict to some of the patients, in the same coding."""
+        """Restrict the exposure to some of the patients, in the same coding."""
         parts = tuple(part[keep] for part in self.parts)
         return replace(self, x=self.x[keep], parts=parts)
 
 
 def assign_sides(values: FloatArray, cut: Cut, level: str) -> tuple[FloatArray, FloatArray]:
-    """Return indicators of the exposed and of the opposite side (1, 0, NaN if unknown)."""
+    """Return indicators for the exposed and the opposite group (1, 0, NaN if unknown)."""
     unknown = np.isnan(values)
     assert cut.lower is not None and cut.upper is not None
     high = np.where(unknown, np.nan, (values > cut.upper).astype(float))
@@ -356,7 +357,7 @@ def _mean_of(parts: tuple[FloatArray, ...], uses: tuple[VariableUse, ...]) -> Fl
 
 
 def _step(values: FloatArray, cut: Cut, level: str) -> FloatArray:
-    """Return the ordered group of each value, counted from 0 on the unexposed side."""
+    """Return the ordered group of each value, counted from 0 at the unexposed end."""
     step = (values[:, None] > np.asarray(cut.points)).sum(axis=1).astype(float)
     step = step if level == "high" else len(cut.points) - step
     return np.where(np.isnan(values), np.nan, step)
@@ -391,7 +392,7 @@ def find_cuts(table: pd.DataFrame, contract: Contract) -> tuple[Cut, ...]:
 
 
 def describe_losses(table: pd.DataFrame, contract: Contract) -> str:
-    """Describe how many patients each condition leaves."""
+    """Describe the number of patients remaining after each condition."""
     parts = [f"{len(table)} patients"]
     keep = apply_filters(table, ())
     for condition in contract.filters:

@@ -1,8 +1,9 @@
 """The prediction model behind a calibration, and its predictions for other patients.
 
-A model developed in one cohort is applied to another with its original coefficients, scales and
-baseline hazard; nothing is refitted. Sources: TRIPOD (Collins et al. 2015), items 10d and 15a (the
-full model is reported); Harrell, Lee and Mark 1996 (Statistics in Medicine) for the bootstrap.
+A model developed in one cohort is applied to another with its original coefficients,
+scales and baseline hazard; nothing is refitted. Sources: TRIPOD (Collins et al. 2015),
+items 10d and 15a (the full model is reported); Harrell, Lee and Mark 1996 (Statistics in
+Medicine) for the bootstrap.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
 
 
 FOLLOWED = 10
-"""Fewest patients followed beyond a horizon for risks at it to be compared."""
+"""Minimum number of patients followed beyond a horizon for comparing risks at that horizon."""
 
 
 class Term(Strict):
-    """Term of the linear predictor: (value - mean) / sd, or 1 at a level; times `coefficient`.
+    """A term in the linear predictor: (value - mean) / sd, or 1 at a level; times `coefficient`.
 
-    `kind` is "exposure" for the claim's own coding, "part" for a main effect of an interaction.
+    `kind` is "exposure" for the claim's own coding, "part" for a main effect in an
+    interaction.
     """
 
     name: str
@@ -42,12 +44,13 @@ class Term(Strict):
 class PredictionModel(Strict):
     """A Cox model that predicts risk at a horizon: 1 - exp(-baseline * exp(sum of terms)).
 
-    `levels` are those of each categorical variable among the patients it was developed in, the
-    reference and rare levels (counted with it) included. `cuts` are the exposure's there.
-    `baseline` is the cumulative hazard at `horizon` (months) of a patient whose terms are all zero;
-    `earlier` holds (months, that hazard) before it, for cohorts that are followed for less.
-    `shrinkage` is the optimism-corrected calibration slope found when the model was developed;
-    predictions below are made without it.
+    `levels` are the levels of each categorical variable in the development patients,
+    including the reference and the rare levels merged into it. `cuts` are the exposure's
+    cut-points in those patients. `baseline` is the cumulative hazard at `horizon` (months)
+    for a patient whose terms are all zero; `earlier` holds (months, that hazard) at earlier
+    times, for cohorts with shorter follow-up. `shrinkage` is the optimism-corrected
+    calibration slope found when the model was developed; predictions below are made without
+    it.
     """
 
     endpoint: str

@@ -31,16 +31,19 @@ if TYPE_CHECKING:
 FEWEST_OF_A_LEVEL = 5
 NO_TERM = f"fewer than two levels with {FEWEST_OF_A_LEVEL} patients"
 FEWEST_PARTED = 10
-"""Fewest patients, with and without the event each, in whom perfect separation is not chance."""
+"""Minimum number of patients, with and without the event each, for meaningful separation.
+
+With fewer patients, perfect separation may be due to chance.
+"""
 MOST_LEVELS = 10
-"""Most values of an exposure that is treated as a code, each of which may encode an outcome."""
+"""Maximum number of distinct values for an exposure to be checked as a code for the outcome."""
 SAME_ORDER = 0.98
 """Rank correlation with follow-up time that no genuine marker exceeds."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """Column of a design matrix: a z-score (`mean`, `sd`), or an indicator of `level`."""
+    """A column of a design matrix: a z-score (`mean`, `sd`), or an indicator for `level`."""
 
     name: str
     key: str
@@ -54,12 +57,13 @@ class Column:
 class Study:
     """Rows of the analyzed population with their exposure.
 
-    There is a row per patient, or per record of a patient if the exposure is time-dependent. `cuts`
-    were found in the same rows, or in others.
+    There is a row per patient, or per record of a patient if the exposure is time-dependent.
+    `cuts` were found in the same rows, or in others.
 
-    `model` is the prediction model of the calibration test: given if it was developed in other
-    patients, else developed by that test. `curves` are the decision curves, by test. `unknown`
-    holds the exposure of the patients left out because their primary outcome is unknown.
+    `model` is the prediction model for the calibration test: passed in if it was developed in
+    other patients, otherwise developed by that test. `curves` are the decision curves, by
+    test. `unknown` holds the exposure of patients left out because their primary outcome is
+    unknown.
     """
 
     contract: Contract
@@ -78,12 +82,12 @@ class Study:
         cuts: tuple[Cut, ...],
         model: PredictionModel | None = None,
     ) -> Study:
-        """Select the population of a prepared table and code its exposure.
+        """Select the population from a prepared table and code its exposure.
 
         Parameters
         ----------
         table : one row per patient, as written by `prepare`
-        cuts : one cut per exposure; for the confirmation part, those of the discovery part
+        cuts : one cut per exposure; for the confirmation part, those from the discovery part
 
         Raises
         ------
@@ -108,19 +112,19 @@ class Study:
         return found
 
     def patients(self, keep: BoolArray | None = None) -> int:
-        """Count the patients of all rows, or of those kept; a patient may have several rows."""
+        """Count the patients in all rows, or in those kept; a patient may have several rows."""
         index = self.rows.index if keep is None else self.rows.index[keep]
         return int(index.nunique())
 
     def months_followed(self, endpoint: str) -> FloatArray:
-        """Return the months (rows,) for which each row's patient was followed."""
+        """Return the months (rows,) of follow-up for each row's patient."""
         found = self.rows[f"{endpoint}.time"].groupby(level=0).transform("max")
         if (entry := self.rows.get(f"{endpoint}.entry")) is not None:
             found = found - entry.groupby(level=0).transform("min")
         return np.asarray(found.to_numpy(dtype=float))
 
     def entry(self, endpoint: str, keep: BoolArray) -> FloatArray | None:
-        """Return the kept rows' entry, in months; None if every row is at risk from time 0."""
+        """Return the kept rows' entry in months; None if every row is at risk from time 0."""
         column = self.rows.get(f"{endpoint}.entry")
         return None if column is None else column.to_numpy(dtype=float)[keep]
 
@@ -139,7 +143,7 @@ class Study:
         return Study(self.contract, self.rows[keep], self.cuts, self.exposed.select(keep))
 
     def outcome(self, endpoint: str) -> tuple[FloatArray, FloatArray | None]:
-        """Return (time, event) of a survival outcome, else (value, None); NaN if unknown."""
+        """Return (time, event) for a survival outcome, else (value, None); NaN if unknown."""
         time = f"{endpoint}.time"
         if time in self.rows.columns:
             event = self.rows[f"{endpoint}.event"].to_numpy(dtype=float)
@@ -149,7 +153,7 @@ class Study:
     def status(
         self, endpoint: str, keep: BoolArray
     ) -> tuple[FloatArray, IntArray, FloatArray | None]:
-        """Return times of the kept patients, codes (0 censored, 1 event, 2 competing), and `entry`.
+        """Return the kept patients' times, codes (0 censored, 1 event, 2 competing), and `entry`.
 
         Raises `InputError` if the endpoint has no time.
         """
@@ -161,7 +165,7 @@ class Study:
     def at_risk(
         self, endpoint: str, keep: BoolArray
     ) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        """Return times of the kept patients, 1 if they end with the event else 0, and `entry`.
+        """Return the kept patients' times, event indicators (1 or 0), and `entry`.
 
         Patients with a competing event are censored at it. Raises as `status` does.
         """
@@ -169,7 +173,7 @@ class Study:
         return time, (codes == 1).astype(float), entry
 
     def follow_up(self, endpoint: str, keep: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Return times and events, for methods that need everyone at risk from time 0.
+        """Return times and events, for methods that need all patients at risk from time 0.
 
         Raises `InputError` if the endpoint has delayed entry.
         """
@@ -178,7 +182,7 @@ class Study:
         return time, event
 
     def complete(self, endpoint: str, covariates: tuple[str, ...] = ()) -> BoolArray:
-        """Return a mask of patients with a known exposure, outcome and every covariate."""
+        """Return a mask of patients with known values for exposure, outcome and every covariate."""
         value, event = self.outcome(endpoint)
         keep = ~np.isnan(self.exposed.x) & ~np.isnan(value)
         if event is not None:
@@ -190,9 +194,9 @@ class Study:
     def design(
         self, covariates: tuple[str, ...], keep: BoolArray, *, missing: bool = False
     ) -> tuple[FloatArray, tuple[str, ...]]:
-        """Build the design matrix of covariates of the kept patients, and name its columns.
+        """Build the kept patients' design matrix for covariates, and name its columns.
 
-        Columns are z-scores, or indicators of levels other than the most frequent one.
+        Columns are z-scores, or indicators for levels other than the most frequent one.
 
         With `missing`, unknown values stay NaN (for imputation). Constant columns are left out.
         """
@@ -224,7 +228,7 @@ class Study:
         return np.asarray(codes.reshape(-1), dtype=np.int64)
 
     def clusters(self, keep: BoolArray) -> IntArray | None:
-        """Return (kept,) codes of the person in each row; None if every row is another patient.
+        """Return (kept,) codes for the person in each row; None if each row is a different patient.
 
         Raises `InputError` if a row's person is unknown.
         """
@@ -239,7 +243,7 @@ class Study:
         return self.layers((key,), keep)
 
     def adjusters(self) -> list[tuple[str, FloatArray]]:
-        """Return labels and values of the terms that a model needs besides its first term.
+        """Return labels and values of the terms that a model needs in addition to its first term.
 
         For an interaction, these are both main effects; if the second exposure is the first term,
         the first exposure.
@@ -251,14 +255,14 @@ class Study:
 
     @property
     def first_term(self) -> str:
-        """Name of the first term of every model."""
+        """Name of the first term in every model."""
         if self.exposed.second:
             return self.contract.exposures[1].label
         return "interaction" if self.exposed.product else self.contract.exposed
 
 
 def refuse_entry(entry: FloatArray | None, endpoint: str) -> None:
-    """Raise `InputError` if patients enter late, for a method that has no form for it."""
+    """Raise `InputError` if patients enter late and the method cannot handle delayed entry."""
     if entry is not None:
         raise InputError(f"not computed: no form for delayed entry, which {endpoint} has")
 

@@ -1,4 +1,4 @@
-"""Variables of a data dictionary, as a contract uses them."""
+"""Variables from a data dictionary, as a contract uses them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from validation.inputs.population import two_levels
 
 
 def find_variable(dictionary: DataDictionary, key: str) -> Variable:
-    """Find the dictionary entry of a variable or gene.
+    """Find the dictionary entry for a variable or gene.
 
     Raises `InputError` with the nearest keys if there is no such variable.
     """
@@ -59,7 +59,7 @@ def find_variable(dictionary: DataDictionary, key: str) -> Variable:
 
 
 def name_side(exposure: Exposure, variables: Iterable[Variable], *, other: bool = False) -> str:
-    """Name a side of an exposure: its level if it has two, else high or low."""
+    """Name an exposure group: its level if the exposure has two levels, else high or low."""
     high = (exposure.level == "high") != other
     label = within_sentence(exposure.label)
     labels = {variable.key: variable for variable in variables}
@@ -75,14 +75,14 @@ def name_side(exposure: Exposure, variables: Iterable[Variable], *, other: bool 
 
 
 def _describe_coverage(signature: GeneSignature, dictionary: DataDictionary) -> str:
-    """Describe how many genes of a score are measured, and which are missing."""
+    """Describe how many genes in a score are measured, and which are missing."""
     held, lacking = signature.split_measured(set(dictionary.expression))
     found = f"{WORDS[signature.method]} of {len(held)} of {len(signature.genes)} genes"
     return f"{found}; not measured: {', '.join(lacking)}" if lacking else found
 
 
 def describe_use(dictionary: DataDictionary, key: str, role: str) -> VariableUse:
-    """Describe a variable in a role of the contract, on the scale that the role needs."""
+    """Describe a variable in a contract role, on the scale required by that role."""
     found = find_variable(dictionary, key)
     transform = "as_is"
     if role in ("covariate", "unadjusted"):
@@ -103,9 +103,9 @@ def describe_use(dictionary: DataDictionary, key: str, role: str) -> VariableUse
 
 
 def stratum(dictionary: DataDictionary, key: str, hypothesis: Hypothesis) -> VariableUse:
-    """Return a variable to stratify by, of any number of levels and not fixed by the population.
+    """Return a variable for stratification, with any number of levels, not fixed by the population.
 
-    Raises `InputError` with the remedy, if it is continuous or does not vary.
+    Raises `InputError` with the remedy if it is continuous or does not vary.
     """
     found = find_variable(dictionary, key)
     if found.kind == "continuous":

@@ -1,4 +1,4 @@
-"""Find earlier questions and screens on the same patients, matched by their records."""
+"""Search for earlier questions and screens on the same patients, matched by their records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def question_label(population: str, mine: Registration) -> str:
-    """Build the label of a question that was not asked of these patients before."""
+    """Build the label for a question not yet asked about these patients."""
     return hash_text(canonical_json([population, mine.endpoint, mine.exposures]))[:16]
 
 
@@ -92,6 +92,6 @@ def screened_before(
 
 
 def patients_data(patients: Patients, exposures: Sequence[str]) -> bytes:
-    """Pack the exposures of a contract with their ranks among the pilots."""
+    """Pack a contract's exposures with their ranks among the pilots."""
     ranks = [np.frombuffer(patients.profile(key), dtype=np.uint8) for key in exposures]
     return pack_features(exposures, np.vstack(ranks))

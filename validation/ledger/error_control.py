@@ -1,7 +1,8 @@
-"""Error control over the claims of a ledger, by Holm's method.
+"""Error control over the claims in a ledger, by Holm's method.
 
-Holm's adjusted p-value is immune to padding: registering a further claim never lowers that of any
-other, whereas a Benjamini-Hochberg q-value falls with every known truth in the family.
+Holm's adjusted p-value is immune to padding: registering a further claim never lowers the
+adjusted p-value of any other, whereas a Benjamini-Hochberg q-value falls with every known
+truth in the family.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from validation.ledger.lines import Entry
 
 
 class Adjusted(Strict):
-    """A claim after error control over all claims of its role; `q` is its adjusted p-value."""
+    """A claim after error control over all claims with its role; `q` is its adjusted p-value."""
 
     contract: str
     hypothesis: str
@@ -24,7 +25,7 @@ class Adjusted(Strict):
     q: float
     family: int
     questions: int = 0
-    """Number of different questions in the family, and so of p-values that are adjusted."""
+    """Number of distinct questions in the family, and thus of adjusted p-values."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ class Claim:
 def adjusted_claims(
     claims: Sequence[Claim], instead: Mapping[str, float] | None = None
 ) -> list[Adjusted]:
-    """Adjust the p-values of claims for all of them.
+    """Adjust the p-values of claims for multiple testing.
 
-    The family contains each question once. Contracts that ask it again (another version, seed or
-    cut) share a Bonferroni correction, so that repeating a strong claim does not lower the q of any
-    other claim.
+    The family contains each question once. Contracts that repeat it (another version, seed or
+    cut) share a Bonferroni correction, so that repeating a strong claim does not lower the q
+    of any other claim.
 
     `instead` maps contracts to a p-value that replaces that of their primary test.
     """

@@ -40,9 +40,8 @@ class Journal:
     Raises
     ------
     InputError
-        If a line was edited, removed or replaced; the message gives its number. An incomplete last
-        line,
-        left by an interruption, is dropped; `pending` notes it for the next write.
+        If a line was edited, removed or replaced; the message gives its number. An incomplete
+        last line, left by an interruption, is dropped; `pending` notes it for the next write.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -64,7 +63,7 @@ class Journal:
         ]
 
     def add(self, lines: Iterable[Line]) -> None:
-        """Write those of the lines that are new."""
+        """Write those lines that are new."""
         new = [line for line in lines if self._is_new(line)]
         if self.path is None:
             for line in new:
@@ -130,7 +129,7 @@ class Journal:
         self.lines.append(replace(line, number=len(self.lines)))
 
     def _take(self, block: bytes) -> None:
-        """Read new lines of the file; an incomplete last line is dropped and noted."""
+        """Read new lines from the file; an incomplete last line is dropped and noted."""
         whole, newline, torn = block.rpartition(b"\n")
         for text in whole.split(b"\n") if newline else []:
             self._take_line(text)

@@ -1,14 +1,15 @@
 """The error ledger: every attempted test on the same patients, including crashes and screens.
 
-Error rates are controlled over the ledger, not per hypothesis: each hypothesis' primary test is
-a claim, and every further hypothesis makes the correction stricter. A test that crashed or was
-refused counts as an attempt with p = 1. Contracts are registered when they are frozen, so that the
-ledger shows which claims were written after results were seen.
+Error rates are controlled over the ledger, not per hypothesis: each hypothesis's primary
+test is a claim, and every further hypothesis makes the correction stricter. A test that
+crashed or was refused counts as an attempt with p = 1. Contracts are registered when they
+are frozen, so that the ledger shows which claims were written after results were seen.
 
-The record follows the patients: it is in a store (`validation.ledger.store`) and is found by
-fingerprints of their data, regardless of folder, cohort name or identifiers. A folder's
-`ledger.jsonl` is its extract of the store, with everything on which the folder's verdicts are
-based, so that they can be read without the store. Each line is hashed with the line before it.
+The record follows the patients: it is kept in a store (`validation.ledger.store`) and is
+found by fingerprints of their data, regardless of folder, cohort name or identifiers. A
+folder's `ledger.jsonl` is its extract from the store, with everything on which the
+folder's verdicts are based, so that they can be read without the store. Each line is
+hashed with the line before it.
 """
 
 from __future__ import annotations
@@ -52,16 +53,16 @@ if TYPE_CHECKING:
 
 UNLOCK = SplitRule().unlock_alpha
 LedgerState = Literal["intact", "emptied", "edited", "missing", "unverified"]
-"""`unverified` means that no store was given, so that the ledger knows only this folder."""
+"""State of the ledger; `unverified` means that it has no store and covers only this folder."""
 
 
 class Ledger:
-    """The ledger of a folder's patients, including attempts on them from other folders.
+    """The ledger for a folder's patients, including attempts on them from other folders.
 
     `path` is the folder's file; None to write only to the store.
 
-    Raises `InputError` if a line was edited, removed or replaced; the message gives its number. An
-    incomplete last line, left by an interruption, is dropped; `notes` mentions it.
+    Raises `InputError` if a line was edited, removed or replaced; the message gives its
+    number. An incomplete last line, left by an interruption, is dropped; `notes` mentions it.
     """
 
     def __init__(self, path: Path | None, store: Store | None = None) -> None:
@@ -77,17 +78,17 @@ class Ledger:
 
     @property
     def lines(self) -> list[Line]:
-        """All lines: of this folder, and of other folders on its patients."""
+        """All lines: from this folder, and from other folders on its patients."""
         return self._journal.lines
 
     @property
     def entries(self) -> list[Entry]:
-        """The attempts of this folder."""
+        """The attempts in this folder."""
         return self._journal.all_of(Entry, own=True)
 
     @property
     def unlocks(self) -> list[Unlock]:
-        """The unlocks of confirmation patients in this folder."""
+        """The times that confirmation patients were unlocked in this folder."""
         return self._journal.all_of(Unlock, own=True)
 
     @property
@@ -116,7 +117,7 @@ class Ledger:
         return any(note.incident == "emptied" for note in self._journal.all_of(Incident))
 
     def _lacks_results(self) -> bool:
-        """Check whether the folder has results whose contract the file lacks: lines were removed.
+        """Check for results whose contract is missing from the file, meaning lines were removed.
 
         A contract is registered before any file is written for it, so an interruption cannot be
         the cause.
@@ -149,8 +150,8 @@ class Ledger:
 
         Parameters
         ----------
-        fresh : False for a contract read from a file: unless it is already registered here, it was
-            not registered when it was frozen
+        fresh : False for a contract read from a file; unless already registered here, it counts
+            as not registered when it was frozen
         """
         contract = frozen.contract
         own = [
@@ -205,7 +206,7 @@ class Ledger:
     def register_replication(self, frozen: FrozenContract, cohort: Cohort) -> None:
         """Register that a contract is about to be repeated in a second cohort's patients.
 
-        The second cohort's results then count as seen: a claim of its own on the same question is
+        The second cohort's results then count as seen: its own claim on the same question is
         exploratory.
         """
         mine = self.registration(frozen.sha256)
@@ -220,7 +221,7 @@ class Ledger:
     def _name_question(
         self, mine: Registration, patients: Patients, related: Related, **more: Any
     ) -> Registration:
-        """Return the registration with the labels of its question for a cohort's patients."""
+        """Return the registration with the labels for its question in a cohort's patients."""
         assert self.store is not None
         digest = patients.population.digest
         first, *also = asked_before(self.store, patients, related, mine) or [
@@ -252,7 +253,7 @@ class Ledger:
         self._journal.add(lines)
 
     def follow_all(self) -> None:
-        """Import all entries of the store, on any patients."""
+        """Import all entries in the store, for any patients."""
         if self.store is not None:
             rows = [row for row in self.store.all_rows() if row.kind in KINDS.values()]
             self._journal.add(
@@ -282,7 +283,7 @@ class Ledger:
         return known[1]
 
     def _related_populations(self, cohort: Cohort) -> tuple[Patients, Related]:
-        """Return a cohort's patients, and the stored populations that share some with it."""
+        """Return a cohort's patients, and the stored populations that share some of them."""
         assert self.store is not None
         patients = self.patients(cohort)
         mine = patients.population
@@ -305,7 +306,7 @@ class Ledger:
     def is_registered(self, frozen: FrozenContract) -> bool:
         """Check whether the contract was registered when frozen, before any of its results.
 
-        Without a store, a contract that the ledger does not know counts as registered.
+        Without a store, a contract unknown to the ledger counts as registered.
         """
         mine = self.registration(frozen.sha256)
         if mine is None:
@@ -334,7 +335,7 @@ class Ledger:
         return "; ".join(mine.screened) if mine is not None else ""
 
     def _claim(self, contract: str) -> str:
-        """Return the key of a contract's computation; equal keys count as a single attempt."""
+        """Return the key for a contract's computation; equal keys count as a single attempt."""
         found = self.registration(contract)
         return found.claim if found is not None and found.claim else contract
 
@@ -343,7 +344,7 @@ class Ledger:
         return found.question if found is not None else (entry.cohort, entry.hypothesis)
 
     def _asks_the_same(self, line: Line, frozen: FrozenContract) -> bool:
-        """Check whether a line is of another contract on the same question, or an earlier version.
+        """Check whether a line is for another contract on the same question, or an earlier version.
 
         In this folder, any other contract with the same hypothesis ID counts too.
         """
@@ -375,7 +376,7 @@ class Ledger:
         return found
 
     def require_unopened(self, key: str, frozen: FrozenContract) -> None:
-        """Check that no other contract on this claim has opened the confirmation patients.
+        """Check that no other contract for this claim has opened the confirmation patients.
 
         Raises `InputError` if another contract did: another version, seed or share, or the claim
         under another name.
@@ -394,7 +395,7 @@ class Ledger:
                 )
 
     def unlock(self, key: str, frozen: FrozenContract) -> None:
-        """Open the confirmation patients for a contract of a hypothesis, once.
+        """Open the confirmation patients for a hypothesis's contract, once.
 
         Raises `InputError` if they were opened before for another contract of that hypothesis.
         """
@@ -413,15 +414,15 @@ class Ledger:
         return any(unlock.unlock == key and unlock.contract == contract for unlock in self.unlocks)
 
     def places(self) -> list[int]:
-        """List the places in online error control that contracts of this folder occupy."""
+        """List the places in online error control occupied by this folder's contracts."""
         own = self._journal.all_of(Registration, own=True)
         return [found.place for found in own if found.place is not None]
 
     def next_place(self) -> int:
-        """Return the first place in online error control that is free on these patients.
+        """Return the first free place in online error control for these patients.
 
-        A claim whose discovery part missed its level was never confirmed. Its place, which depends
-        on that part alone, goes to the next claim.
+        A claim whose discovery part missed its level was never confirmed. Its place, which
+        depends only on that part, goes to the next claim.
         """
         held = {
             found.place
@@ -431,7 +432,7 @@ class Ledger:
         return next(place for place in range(1, len(held) + 2) if place not in held)
 
     def place_taken(self, frozen: FrozenContract) -> str | None:
-        """Find an earlier contract in the same place of online control that may be confirmed."""
+        """Find an earlier contract with the same online-control place, still confirmable."""
         online = frozen.contract.online
         if online is None:
             return None
@@ -453,7 +454,7 @@ class Ledger:
     def _explored_in_vain(self, contract: str) -> bool:
         """Check whether the discovery part clearly missed its level.
 
-        A crashed test did not: once fixed, it may still unlock the confirmation.
+        A crashed test does not count as a miss: once fixed, it may still unlock the confirmation.
         """
         found = [
             entry
@@ -469,8 +470,8 @@ class Ledger:
     def seen_before(self, frozen: FrozenContract) -> str | None:
         """Find another contract on the question with results before this registration.
 
-        Results of a discovery part do not count if this contract holds out the same patients, which
-        were not seen.
+        Results from a discovery part do not count if this contract holds out the same patients,
+        which were not seen.
 
         Returns
         -------
@@ -495,7 +496,7 @@ class Ledger:
         return None
 
     def claims(self, role: str = "primary") -> list[Entry]:
-        """Return the claims of a role on these patients, each attempt once in its latest state."""
+        """Return the claims with a role on these patients: each attempt in its latest state."""
         found: dict[tuple[str, str, str], Entry] = {}
         for entry in self._journal.all_of(Entry):
             if entry.claim and entry.role == role:
@@ -509,7 +510,7 @@ class Ledger:
         *,
         of: str | None = None,
     ) -> list[Adjusted]:
-        """Apply error control to the claims of a role (`validation.ledger.error_control`)."""
+        """Apply error control to the claims with a role (`validation.ledger.error_control`)."""
         kin = self._kin.get(self._population_of(of)) if of is not None else None
         claims = [
             Claim(

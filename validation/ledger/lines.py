@@ -1,4 +1,4 @@
-"""Lines of a ledger: attempts, registrations, unlocks, screens, and damage to its file."""
+"""Lines in a ledger: attempts, registrations, unlocks, screens, and damage to its file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ PROSE = {"id", "statement", "rationale", "feasibility", "untested", "notes", "am
 
 
 class Entry(Strict):
-    """Attempt. `claim` entries form the family over which errors are controlled.
+    """A test attempt. `claim` entries form the family over which errors are controlled.
 
-    `draw` identifies the split of the patients (data, seed, share) if the contract has a split.
+    `draw` identifies the split of the patients (data, seed, share) if the contract has a
+    split.
     """
 
     contract: str
@@ -43,7 +44,8 @@ class Entry(Strict):
     def key(self) -> tuple[str, str, str]:
         """Key of the attempt.
 
-        The same test of the same contract on the same part is one attempt, however often it is run.
+        The same test for the same contract on the same part is a single attempt, however often it
+        is run.
         """
         return (self.contract, self.test, self.part)
 
@@ -51,11 +53,12 @@ class Entry(Strict):
 class Registration(Strict):
     """A contract, frozen when the ledger contained the lines above it.
 
-    `claim` identifies the computation, whatever the hypothesis is called: contracts with the same
-    claim are the same attempt. `asks` identifies the question among those on these patients, `also`
-    its names elsewhere. `screened` lists the exposures that were screened before. `frozen` is False
-    for a contract that was first seen when it was run. `place` is the claim's place in a campaign's
-    online control, and `within` contains the levels that apply to its patients.
+    `claim` identifies the computation, regardless of the hypothesis's name: contracts with
+    the same claim are the same attempt. `asks` identifies the question among those on these
+    patients, `also` its names elsewhere. `screened` lists the exposures that were screened
+    before. `frozen` is False for a contract first recorded when it was run. `place` is the
+    claim's place in a campaign's online control, and `within` contains the levels that apply
+    to its patients.
     """
 
     registered: str
@@ -80,12 +83,12 @@ class Registration(Strict):
 
     @property
     def question(self) -> tuple[str, ...]:
-        """Question and patients: contracts that share both ask the same question again."""
+        """Question and patients; contracts that share both ask the same question again."""
         return (self.asks,) if self.asks else (self.cohort, self.endpoint, *self.exposures)
 
 
 class Unlock(Strict):
-    """The confirmation patients of a cohort were opened for a contract."""
+    """The opening of a cohort's confirmation patients for a contract."""
 
     unlock: str
     contract: str
@@ -94,7 +97,7 @@ class Unlock(Strict):
 
 
 class Screened(Strict):
-    """Features of these patients were ranked by an endpoint."""
+    """A ranking of features by an endpoint in these patients."""
 
     screen: str
     cohort: str
@@ -105,7 +108,7 @@ class Screened(Strict):
 
 
 class Incident(Strict):
-    """An event that affected this file, and stays recorded."""
+    """An event that affected this file and remains recorded."""
 
     incident: Literal["emptied", "torn"]
     why: str
@@ -131,7 +134,7 @@ FIELDS: dict[str, type[Said]] = {
 
 @dataclass(frozen=True)
 class Line:
-    """Line of the file. `elsewhere` marks entries of other folders on the same patients."""
+    """A line in the file. `elsewhere` marks entries from other folders on the same patients."""
 
     said: Said
     at: str
@@ -146,13 +149,13 @@ class Line:
 
 
 def line_model(body: dict[str, Any]) -> Said:
-    """Parse the content of a line, by the field that identifies its kind."""
+    """Parse the content of a line, using the field that identifies its kind."""
     kind = next((model for field, model in FIELDS.items() if field in body), Entry)
     return kind.model_validate(body)
 
 
 def line_text(said: Said) -> str:
-    """Serialize the content of a line; equal content gives equal text."""
+    """Serialize the content of a line; equal content gives identical text."""
     return canonical_json(line_body(said))
 
 
@@ -163,10 +166,10 @@ def line_body(said: Said) -> dict[str, Any]:
 
 
 def claim_of(frozen: FrozenContract) -> str:
-    """Compute the key of a contract's computation, whatever the hypothesis' name and rationale.
+    """Compute a key for a contract's computation, ignoring the hypothesis's name and rationale.
 
-    Fields at their default are excluded, so that a later version of SAGE, whose contracts have
-    more fields, computes the same key.
+    Fields at their default are excluded, so that a later version of SAGE, whose contracts
+    have more fields, computes the same key.
     """
     value = frozen.contract.model_dump(mode="json", exclude_defaults=True)
     value = {key: part for key, part in value.items() if key not in PROSE}
@@ -178,7 +181,7 @@ def claim_of(frozen: FrozenContract) -> str:
 
 
 def _without_given_names(value: dict[str, Any]) -> dict[str, Any]:
-    """Remove the names given to a signature from a contract; its key defines the computation."""
+    """Remove a signature's given names from a contract, since its key defines the computation."""
     named = {"label", "signature", "source"}
     hypothesis = value["hypothesis"]
     exposures = [
@@ -198,7 +201,7 @@ def _without_given_names(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def entry_of(frozen: FrozenContract, outcome: TestOutcome) -> Entry:
-    """Build the ledger entry of a test outcome."""
+    """Build the ledger entry for a test outcome."""
     return Entry(
         contract=frozen.sha256,
         hypothesis=frozen.contract.hypothesis.id,
@@ -217,11 +220,11 @@ def entry_of(frozen: FrozenContract, outcome: TestOutcome) -> Entry:
 
 
 HOLDING_BACK = 2
-"""Version of the rule that selects patients; version 1 also used the cohort's description."""
+"""Version of the rule for holding out patients; version 1 also used the cohort description."""
 
 
 def draw_of(frozen: FrozenContract) -> str:
-    """Compute a key of the patients that a contract holds out; empty if there are none."""
+    """Compute a key for the patients held out by a contract; empty if there are none."""
     split = frozen.contract.split
     if split.policy == "none":
         return ""

@@ -1,16 +1,17 @@
-"""Recognize patients by their recorded values, regardless of file, identifiers and column names.
+"""Recognition of patients by recorded values, regardless of file, identifiers or column names.
 
-Each patient has a 64-bit fingerprint for every *view*: a measured variable, a few variables
-together, or an outcome with variables. Values enter with three significant digits and without
-their power of ten, times in whole months; names and order do not enter. Most views therefore
-survive rounding, another export, omitted rows and columns, and new identifiers. An outcome in
-another unit than declared is looked up in the usual units. The ledger keeps the fingerprints of
-`PILOTS` patients of each population; a cohort that contains enough of them has the same patients.
-On the shared patients, a variable is identified by its ranks, and an outcome by its ranks and
-events, up to a cut of follow-up.
+Each patient has a 64-bit fingerprint for every *view*: a measured variable, a few
+variables together, or an outcome with variables. Values are reduced to three significant
+digits without their power of ten, times to whole months; names and order are ignored.
+Most views therefore survive rounding, another export, omitted rows and columns, and new
+identifiers. An outcome in a unit other than declared is looked up in the usual units. The
+ledger keeps the fingerprints of `PILOTS` patients from each population; a cohort that
+contains enough of them has the same patients. On the shared patients, a variable is
+identified by its ranks, and an outcome by its ranks and events, up to a cutoff in
+follow-up.
 
-Fingerprints are unkeyed hashes: anyone with a patient's exact values can tell that the patient is
-in the ledger. They contain no identifier.
+Fingerprints are unkeyed hashes: anyone with a patient's exact values can tell that the
+patient is in the ledger. They contain no identifier.
 """
 
 from __future__ import annotations
@@ -35,26 +36,30 @@ if TYPE_CHECKING:
 PILOTS = 128
 VIEWS = 64
 MEASURED = 20
-"""Fewest distinct values for a variable to count as measured."""
+"""Minimum number of distinct values for a variable to count as measured."""
 DISTINCT = 0.9
-"""Share of patients whom a view must distinguish from all others. The rest (10%) bounds the share
-of patients in an unrelated cohort with the same distribution that would be mistaken for ours.
+"""Share of patients whom a view must distinguish from all others.
+
+The remaining 10% bounds the share of patients in an unrelated cohort with the same
+distribution that would be mistaken for this cohort's.
 """
 SAME, ALONE = 0.3, 0.5
-"""Smallest share of the possible common patients, in any view, for two cohorts to have the same
-patients: if several views name the same ones, and if one view alone does.
+"""Minimum share of the possible common patients for two cohorts to have the same patients.
+
+The first applies if several views identify the same patients, the second to a single
+view.
 """
 FEWEST = 8
 SHARED = 16
-"""Fewest common patients for comparing two variables by rank."""
+"""Minimum number of common patients for comparing two variables by rank."""
 TWIN = 0.95
-"""Smallest rank correlation for two columns of the same patients to be the same variable."""
+"""Minimum rank correlation for two columns of the same patients to be the same variable."""
 COLUMNS = 7
-"""Variables with the most values, whose pairs and triples are views."""
+"""Number of variables with the most distinct values, whose pairs and triples are views."""
 UNITS = (1.0, 7.0, 10.0, 12.0, 30.4375, 365.25)
-"""Factors between the units in which times are exported; their inverses are tried as well."""
+"""Conversion factors between the units in which times are exported; inverses are also tried."""
 SKETCH = 32
-"""Number of fingerprints of each view in the index: the lowest ones."""
+"""Number of fingerprints stored in the index for each view, the lowest values."""
 ABSENT = 255
 
 Tokens = NDArray[np.uint64]
@@ -66,9 +71,9 @@ ONE = np.uint64(1)
 class Population:
     """Fingerprints of a cohort's patients for the ledger.
 
-    `views` is (views, pilots), with 0 if a view does not identify a pilot; `known` is the number of
-    patients that each view distinguishes; `outcomes` has the pilots' ranks in time, with the
-    event, by endpoint (`courses`).
+    `views` is (views, pilots), with 0 if a view does not identify a pilot; `known` is the
+    number of patients that each view distinguishes; `outcomes` has the pilots' ranks in time,
+    with the event, by endpoint (`courses`).
     """
 
     patients: int
@@ -78,7 +83,7 @@ class Population:
 
     @cached_property
     def pack(self) -> bytes:
-        """The population as bytes, equal for equal populations."""
+        """Serialize the population to bytes, which are equal for equal populations."""
         names = sorted(self.outcomes)
         header = {"patients": self.patients, "known": self.known, "outcomes": names}
         blocks = [self.views, *(self.outcomes[name] for name in names)]
@@ -86,12 +91,12 @@ class Population:
 
     @property
     def digest(self) -> str:
-        """Hash of these patients as this cohort describes them."""
+        """Hash of these patients as described in this cohort."""
         return hashlib.sha256(self.pack).hexdigest()
 
     @classmethod
     def unpack(cls, data: bytes) -> Population:
-        """Parse the bytes of `pack`."""
+        """Parse the output of `pack`."""
         header, block = unpack(data)
         views = len(header["known"])
         return cls(
@@ -111,7 +116,7 @@ class Match:
 
 
 class Patients:
-    """The patients of a cohort with the fingerprints of every view.
+    """A cohort's patients with the fingerprints for every view.
 
     Outcomes leave this class only as hashes and ranks.
     """
@@ -138,7 +143,7 @@ class Patients:
 
     @cached_property
     def population(self) -> Population:
-        """The fingerprints that are kept in the ledger."""
+        """The fingerprints stored in the ledger."""
         tokens = self._tokens
         if self.is_coarse:
             views = np.zeros((1, len(self.pilots)), dtype=np.uint64)
@@ -157,19 +162,19 @@ class Patients:
 
     @property
     def is_coarse(self) -> bool:
-        """True if no view distinguishes the patients; only the same table is then recognized."""
+        """True if no view distinguishes patients, so only an identical table is recognized."""
         return bool(self._tokens.shape[1] != len(self.ids))
 
     @cached_property
     def sketch(self) -> list[int]:
-        """The fingerprints to look up in the index: the lowest of each view, as signed integers."""
+        """The fingerprints to look up in the index: the lowest in each view, as signed integers."""
         views = [view for block in self._blocks for view in block]
         wanted = np.concatenate([np.sort(item[item != 0])[: 8 * SKETCH] for item in views])
         return [int(item) for item in np.unique(wanted).view(np.int64)]
 
     @cached_property
     def _blocks(self) -> list[Tokens]:
-        """The views as stored, and for each other unit and rounding of time those with outcomes."""
+        """The views as stored, and outcome views for each other unit and rounding of time."""
         scales = [factor for unit in UNITS[1:] for factor in (unit, 1 / unit)]
         others = [self._with_months(scale) for scale in scales]
         others += [self._with_months(1.0, later) for later in (-1, 1)]
@@ -177,7 +182,7 @@ class Patients:
 
     @cached_property
     def _sorted_blocks(self) -> list[tuple[Tokens, NDArray[np.int64]]]:
-        """The fingerprints of each block in order, and the patients they belong to."""
+        """The sorted fingerprints in each block, and the patients they belong to."""
         found = []
         for block in self._blocks:
             flat = block.ravel()
@@ -186,9 +191,9 @@ class Patients:
         return found
 
     def match(self, stored: Population) -> Match | None:
-        """Find the common patients; None if no view shows enough of them.
+        """Find the common patients; return None if no view shows enough of them.
 
-        Each pilot is assigned the patient whom most views name.
+        Each pilot is assigned the patient matched by the most views.
         """
         best: Match | None = None
         for tokens, owner in self._sorted_blocks:
@@ -214,7 +219,7 @@ class Patients:
         return best
 
     def same_outcome(self, name: str, stored: Population, other: str, match: Match) -> bool:
-        """Check whether an endpoint is an outcome of a stored population, up to its scale and cut.
+        """Check whether an endpoint matches a stored population's outcome, up to scale and cutoff.
 
         Either may be the other with follow-up cut at some time.
         """
@@ -235,12 +240,12 @@ class Patients:
         return ranks
 
     def twins(self, key: str, stored: NDArray[np.uint8], match: Match) -> NDArray[np.int64]:
-        """Find the stored variables (rows of ranks) that equal this one up to name and scale."""
+        """Find stored variables (rows of ranks) that equal this one, ignoring name and scale."""
         values = numbers(self.cohort.column(key))[match.patients]
         return twins(values, stored[:, match.pilots])
 
     def _outcome(self, name: str) -> tuple[Values, Values] | None:
-        """Return each patient's months (or value) and event, NaN if unknown."""
+        """Return each patient's months (or value) and event; NaN if unknown."""
         try:
             found = self.cohort.outcome(name).reindex(self.ids)
         except InputError:
@@ -250,7 +255,7 @@ class Patients:
         return time, event
 
     def _columns(self) -> list[Tokens]:
-        """Fingerprint each variable, those with the most values first."""
+        """Fingerprint each variable, in descending order of distinct values."""
         found = []
         for key in self.cohort.variables:
             try:
@@ -260,7 +265,7 @@ class Patients:
         return sorted(found, key=lambda tokens: -len(np.unique(tokens)))
 
     def _with_months(self, scale: float, later: int = 0) -> list[Tokens]:
-        """Return the views of outcomes in another unit: alone, and whole months with variables."""
+        """Return views of outcomes in another unit, both on their own and joined with variables."""
         timed = self.outcomes.values()
         months = [_month_tokens(time * scale, event, later) for time, event in timed]
         exact = [_month_tokens(100 * time * scale + 0.5, event, later) for time, event in timed]
@@ -268,15 +273,15 @@ class Patients:
         return _distinguishing(chain(months, exact, joined))
 
     def _everybody(self) -> Tokens:
-        """Compute a fingerprint of the whole table, for patients with hardly distinct records."""
+        """Compute a fingerprint of the whole table, for patients with barely distinct records."""
         text = np.sort(self.whole).tobytes()
         return np.frombuffer(hashlib.sha256(text).digest()[:8], dtype=np.uint64)
 
 
 def _most_named(pairs: NDArray[np.int64]) -> tuple[Match, bool]:
-    """Assign each pilot the patient named most often, and say if several views agree on enough.
+    """Assign each pilot the most frequently matched patient; report whether several views agree.
 
-    If they do, pilots that far fewer views name than others are left out: they are chance.
+    If they do, pilots matched by far fewer views than others are left out as chance matches.
     """
     unique, votes = np.unique(pairs, axis=0, return_counts=True)
     order = np.lexsort((-votes, unique[:, 0]))
@@ -295,12 +300,12 @@ def _join(views: Sequence[Tokens]) -> Tokens:
 
 
 def _joined(columns: Sequence[Tokens], size: int) -> Iterator[Tokens]:
-    """Join every `size` of the first columns."""
+    """Join every combination of `size` columns among the first ones."""
     return (_join(group) for group in combinations(columns[:COLUMNS], size))
 
 
 def _distinguishing(views: Iterable[Tokens]) -> list[Tokens]:
-    """Return the first views that distinguish most patients, with 0 for those who share theirs."""
+    """Return the first views that distinguish most patients, with 0 for indistinct patients."""
     kept: list[Tokens] = []
     for view in views:
         present, alone = int((view != 0).sum()), _unique(view)
@@ -329,14 +334,14 @@ def courses(time: Values, event: Values) -> Tokens:
 
 
 def read_courses(coded: Tokens) -> tuple[Values, Values]:
-    """Decode `courses` to ranks and events, NaN if unknown."""
+    """Decode `courses` to ranks and events; NaN if unknown."""
     values = coded.astype(np.int64)
     rank, event = (values & 0xFFFFFFFF).astype(float), (values >> 32).astype(float)
     return np.where(values == 0, np.nan, rank), np.where(values == 0, np.nan, event)
 
 
 def _same_course(full: tuple[Values, Values], cut: tuple[Values, Values]) -> bool:
-    """Check whether one outcome is the other with follow-up cut at the former's longest time."""
+    """Check whether the outcomes match when follow-up in one is cut at the other's longest time."""
     time, event = cut
     late = int(((time == time.max()) & (event == 0)).sum())
     ranks, events = full
@@ -358,7 +363,7 @@ def index_of(population: Population) -> list[int]:
 
 
 def mix(values: Tokens) -> Tokens:
-    """Scramble the bits (the finalizer of splitmix64)."""
+    """Scramble the bits with the splitmix64 finalizer."""
     x = values + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -391,7 +396,7 @@ def column_tokens(column: pd.Series) -> Tokens:
 
 
 def _unique(view: Tokens) -> Tokens:
-    """Return the fingerprints with 0 in place of those that occur more than once."""
+    """Return the fingerprints, with 0 in place of duplicates."""
     _, inverse, counts = np.unique(view, return_inverse=True, return_counts=True)
     return np.where(counts[inverse] == 1, view, np.uint64(0))
 
@@ -461,7 +466,7 @@ def _same_order(left: NDArray[np.float64], right: NDArray[np.float64]) -> bool:
 def _to_levels(
     left: NDArray[np.float64], right: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Rank both, cutting the finer into groups of the same sizes as the levels of the coarser."""
+    """Rank both, cutting the finer into groups of the same sizes as the coarser one's levels."""
     ranks = [each.astype(float) for each in half_ranks(np.vstack([left, right]))]
     levels = [np.unique(each) for each in ranks]
     coarse = 0 if len(levels[0]) < len(levels[1]) else 1

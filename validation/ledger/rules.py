@@ -1,12 +1,14 @@
-"""Objections of the ledger to the verdict "supported", and qualifiers of the badge.
+"""Ledger objections to the verdict "supported", and qualifiers of the badge.
 
 1. The ledger was emptied, edited, or replaced: its earlier content is unknown.
 2. The contract was not registered when it was frozen, or only after its results.
-3. A campaign's claim has a place in online error control that another claim occupied before it.
-4. An exposure was screened against this endpoint in these patients before the contract was frozen.
+3. A campaign's claim has a place in online error control that another claim occupied
+   before it.
+4. An exposure was screened against this endpoint in these patients before the contract
+   was frozen.
 
-Each prevents "supported", and none prevents "not supported". An alpha above `USUAL` is part of the
-badge. All functions are pure.
+Each prevents "supported", and none prevents "not supported". An alpha above `USUAL` is
+part of the badge. All functions are pure.
 """
 
 from __future__ import annotations
@@ -53,6 +55,6 @@ def ledger_objections(
 
 
 def ledger_qualifiers(state: LedgerState, alpha: float) -> tuple[str, ...]:
-    """List the qualifiers of the badge, which do not depend on the verdict."""
+    """List the badge's qualifiers, which do not depend on the verdict."""
     said = [f"ledger {state}"] if state in HARM else []
     return (*said, f"alpha {alpha:g}") if alpha > USUAL else tuple(said)

@@ -1,9 +1,9 @@
 """The store behind the ledgers: registrations, attempts, screens and unlocks, by patients.
 
-A store is an append-only table of rows, each hashed together with the row before it, in a user's
-SQLite file or in a PostgreSQL database that an institution shares. Equal content is stored once. A
-file `NAME.head` next to an SQLite file records the last row, which reveals that a store was deleted
-or emptied.
+A store is an append-only table of rows, each hashed together with the previous row, in a
+user's SQLite file or in a PostgreSQL database that an institution shares. Equal content
+is stored once. A file `NAME.head` next to an SQLite file records the last row, which
+reveals whether a store was deleted or emptied.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 Kind = Literal["population", "registration", "entry", "unlock", "screen", "merged"]
 FORMAT = 2
-"""Version of the fingerprints; populations of other versions would not be recognized."""
+"""Version of the fingerprints; populations in other versions would not be recognized."""
 PATIENCE_S = 120.0
-"""How long a writer waits for other writers."""
+"""Maximum time in seconds that a writer waits for other writers."""
 RENEWED = "restore it from a backup or with `sage validate ledger merge`"
 
 TABLES = """
@@ -58,7 +58,7 @@ CREATE TABLE IF NOT EXISTS sage_ledger_meta (name TEXT PRIMARY KEY, value TEXT N
 
 
 class Mark(Strict):
-    """A row of a store, in the form that other ledgers remember."""
+    """A row in a store, in the form that other ledgers remember."""
 
     store: str
     seq: int
@@ -67,7 +67,7 @@ class Mark(Strict):
 
 @dataclass(frozen=True)
 class Row:
-    """Row of a store; the store assigns `seq`, `at` and `chain` on writing."""
+    """A row in a store; the store assigns `seq`, `at` and `chain` on writing."""
 
     kind: Kind
     contract: str
@@ -82,7 +82,7 @@ class Row:
 
     @property
     def content(self) -> str:
-        """Key of a row's content: rows with equal content are the same."""
+        """Key of a row's content, which identifies duplicates."""
         return hash_text(canonical_json([self.kind, self.contract, self.body, self.digest]))
 
     @property
@@ -93,13 +93,13 @@ class Row:
         return hashlib.sha256(self.data).hexdigest()
 
     def chain_hash(self, before: str) -> str:
-        """Return the hash of this row together with all rows before it."""
+        """Return the hash of this row together with all previous rows."""
         values = [self.seq, self.at, self.kind, self.contract, self.population, self.body]
         return hash_text(before + canonical_json([*values, self.digest, self.origin]))
 
 
 class Exported(Strict):
-    """Render a row as a line of an exported store."""
+    """A row as a line in an exported store."""
 
     store: str
     seq: int
@@ -114,14 +114,14 @@ class Exported(Strict):
 
 
 def first_chain(store: str) -> str:
-    """Compute the hash to which a store's first row is chained."""
+    """Compute the hash that a store's first row is chained to."""
     return hash_text(f"sage ledger {FORMAT} {store}")
 
 
 def open_store(url: str) -> Store:
-    """Open the store at a path or a `postgresql://` URL, and create it if it does not exist.
+    """Open the store at a path or a `postgresql://` URL, creating it if it does not exist.
 
-    Raises `InputError` if it is not a store, or cannot be opened.
+    Raises `InputError` if it is not a store or cannot be opened.
     """
     if url.startswith(("postgresql://", "postgres://")):
         return PostgresStore(url)
@@ -135,7 +135,7 @@ def open_store(url: str) -> Store:
 
 
 class Store(ABC):
-    """Rows in a database. Subclasses differ in how they connect, lock and mark parameters."""
+    """Rows in a database. Subclasses differ in connecting, locking and parameter markers."""
 
     mark = "?"
     bytes_type = "BLOB"
@@ -173,7 +173,7 @@ class Store(ABC):
         return list(db.execute(self._sql(text), tuple(values)).fetchall())
 
     def remembered(self) -> Mark | None:
-        """Return the last row as recorded outside of the store, if it is."""
+        """Return the last row as recorded outside the store, if available."""
         return None
 
     def _remember(self, row: Row) -> None:
@@ -182,7 +182,7 @@ class Store(ABC):
     # -- writing -----
 
     def append(self, rows: Iterable[Row]) -> list[Row]:
-        """Add rows in one transaction, and return them as stored; equal content is stored once.
+        """Add rows in a single transaction; return them as stored, with equal content stored once.
 
         The rows are on disk when this method returns.
         """
@@ -251,7 +251,7 @@ class Store(ABC):
     def data(self, row: Row) -> bytes:
         """Return the bytes attached to a row.
 
-        Raises `InputError` if they differ from those that were written.
+        Raises `InputError` if they differ from the bytes that were written.
         """
         with self._open() as db:
             found = self._all(db, "SELECT data FROM sage_ledger WHERE seq = ?", (row.seq,))
@@ -261,7 +261,7 @@ class Store(ABC):
         return value
 
     def same_patients(self, patients: Patients) -> dict[str, tuple[Population, Match]]:
-        """Find the stored populations that share patients with a cohort, and which they share."""
+        """Find stored populations that share patients with a cohort, and the shared patients."""
         wanted = patients.sketch
         with self._open() as db:
             names = self._find(db, wanted)
@@ -278,7 +278,7 @@ class Store(ABC):
 
     @abstractmethod
     def _find(self, db: Any, tokens: list[int]) -> list[str]:
-        """Find the populations that have any of the tokens."""
+        """Find the populations that contain any of the tokens."""
 
     def head(self) -> Mark | None:
         """Return the last row."""
@@ -287,7 +287,7 @@ class Store(ABC):
         return Mark(store=self.id, seq=end[0][0], chain=end[0][1]) if end else None
 
     def lacks(self, marks: Iterable[Mark]) -> Mark | None:
-        """Return the first of these rows that is missing here, if any.
+        """Return the first of these rows that is missing here, or None.
 
         A row is present if the store wrote it or merged it from another store.
         """
@@ -306,13 +306,13 @@ class Store(ABC):
         )
 
     def problem(self) -> str:
-        """Describe the first break of the chain; empty if intact. Checked only once."""
+        """Describe the first break in the chain; empty if intact. Checked only once."""
         if self._problem is None:
             self._problem = next(iter(self.problems(attached=False)), "")
         return self._problem
 
     def problems(self, *, attached: bool = True) -> list[str]:
-        """List problems of the chain and, with `attached`, of attached bytes and the index."""
+        """List problems in the chain and, with `attached`, in attached bytes and the index."""
         found: list[str] = []
         chain, tokens = first_chain(self.id), 0
         for at, row in enumerate(self.all_rows(), start=1):
@@ -338,7 +338,7 @@ class Store(ABC):
     # -- export and import -----
 
     def export_lines(self) -> Iterator[str]:
-        """Yield the store as lines of JSON, one per row."""
+        """Yield the store as JSON lines, one per row."""
         for row in self.all_rows():
             data = base64.b64encode(self.data(row)).decode() if row.data_sha256 else None
             line = Exported(
@@ -362,7 +362,7 @@ class Store(ABC):
 
 @dataclass(frozen=True)
 class ReadLines:
-    """A parsed export of a store: rows, last row, and the bytes of its chain."""
+    """A parsed store export: rows, last row, and the bytes of its chain."""
 
     rows: list[Row]
     head: Mark | None
@@ -415,7 +415,7 @@ def now() -> str:
 
 
 class SqliteStore(Store):
-    """Store in a file. Writers wait for each other; a killed writer leaves no partial row."""
+    """A store in a file. Writers wait for each other; a killed writer leaves no partial row."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -488,7 +488,7 @@ class SqliteStore(Store):
 
 
 class PostgresStore(Store):
-    """Store in a database that several people share; needs the `postgres` extra."""
+    """A store in a database that several people share; needs the `postgres` extra."""
 
     mark = "%s"
     bytes_type = "BYTEA"

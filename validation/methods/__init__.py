@@ -1,7 +1,8 @@
-"""Implementations of the registered tests, from a study and a plan to an outcome.
+"""Implementations of the registered tests, each from a study and a plan to an outcome.
 
-Each function records numbers in the book and returns a `TestOutcome`. Data that do not support a
-test raise a named error (`StatisticsError` or `InputError`), which becomes the outcome's reason.
+Each function records numbers in the book and returns a `TestOutcome`. Data that do not
+support a test raise a named error (`StatisticsError` or `InputError`), which becomes the
+outcome's reason.
 """
 
 from __future__ import annotations
@@ -76,4 +77,4 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "tipping_point": absolute.tipping_point,
 }
 DESCRIBING = ("table_one", "missing_data")
-"""Methods that compare nothing, and therefore need neither large groups nor events."""
+"""Methods that make no comparison, and therefore need neither large groups nor events."""

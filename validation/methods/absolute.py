@@ -1,7 +1,7 @@
-"""Absolute risks of two groups by a horizon, and what they assume of patients lost before it.
+"""Absolute risks in two groups by a horizon, and their assumptions about censored patients.
 
-None of these tests supports a claim: they restate it as a difference in risk, and show how far the
-result depends on why patients were censored, or on outcomes that are missing.
+None of these tests supports a claim: they restate it as a difference in risk, and show
+how far the result depends on the reasons for censoring, or on missing outcomes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from validation.statistics.base import BoolArray, Estimate, FloatArray
 
 DELTAS = (0.1, 0.5, 2.0, 10.0)
-"""Factors of the hazard after censoring at which risks are tabulated."""
+"""Factors applied to the hazard after censoring, for which risks are tabulated."""
 FRAGILE = 2.0
-"""Factor within which a tipping point limits the claim."""
+"""Factor below which a tipping point limits the claim."""
 HAZARD: Scale = "hazard ratio"
 MOST_WEIGHT = 20.0
-"""Largest weight for censoring; a patient who stands for more cannot be trusted to."""
+"""Maximum censoring weight; an estimate with larger weights is considered unreliable."""
 
 
 def risk_difference(
@@ -56,9 +56,9 @@ def risk_difference(
 
 
 def censoring(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Weigh patients for censoring that depends on exposure and covariates, beside no weights.
+    """Estimate risks with and without weights for censoring by exposure and covariates.
 
-    Raises `InputError` if too few patients are censored, or if some stand for too many.
+    Raises `InputError` if too few patients are censored, or if some have too much weight.
     """
     keep, X, names, notes = matrix(study, plan)
     t, flags = study.follow_up(plan.endpoint, keep)
@@ -104,9 +104,9 @@ def censoring(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
 def tipping_point(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Change the risk of patients without a complete outcome until the difference disappears.
 
-    After censoring (from the start, where the outcome is unknown) the hazard of a group is that of
-    its patients still followed, times a factor. For a binary outcome the risk is 1 - (1 - r) **
-    factor, with r the risk of the group's known patients.
+    After censoring (from the start, if the outcome is unknown) a group's hazard is that of
+    its patients still followed, times a factor. For a binary outcome the risk is 1 - (1 - r)
+    ** factor, with r the risk in the group's patients with a known outcome.
 
     Raises `InputError` if every outcome is known.
     """
@@ -159,7 +159,7 @@ def tipping_point(study: Study, plan: TestPlan, book: Book, tables: dict[str, An
 
 
 def lost_limits(analysis: AnalysisResult, alpha: float) -> list[str]:
-    """List the limits that weights for censoring, or doubt about lost patients, set to a claim."""
+    """List limits on a claim from censoring weights or from uncertainty about lost patients."""
     limits, numbers = [], analysis.numbers
     plain, weighted = (numbers.get(f"censoring.{key}.p") for key in ("plain", "weighted"))
     if plain and weighted and _number(plain) < alpha <= _number(weighted):
@@ -184,7 +184,7 @@ def _number(found: Number) -> float:
 def _horizon(study: Study, time: FloatArray, exposed: FloatArray) -> float:
     """Return the contract's horizon, or the latest at which a quarter are followed, if earlier.
 
-    At least `FOLLOWED` patients of each group are followed until then.
+    At least `FOLLOWED` patients in each group are followed until then.
 
     Raises `InputError` if a group has too few patients.
     """
@@ -196,7 +196,7 @@ def _horizon(study: Study, time: FloatArray, exposed: FloatArray) -> float:
 
 
 def _add_risks(key: str, risks: absolute.Risks, horizon: float, book: Book) -> str:
-    """Record both risks and their difference, in shares, with the horizon; return them as text."""
+    """Record both risks and their difference, as shares, with the horizon; return them as text."""
     if math.isfinite(horizon):
         book.add(f"{key}.horizon", horizon, "months")
     for name, risk in zip(("exposed", "reference"), risks.value, strict=True):
@@ -210,7 +210,7 @@ def _add_risks(key: str, risks: absolute.Risks, horizon: float, book: Book) -> s
 
 
 def _row(label: str, risks: absolute.Risks) -> dict[str, str]:
-    """Tabulate two risks and their difference."""
+    """Make a table row with two risks and their difference."""
     found = risks.difference
     return {
         "assumption": label,

@@ -31,16 +31,17 @@ FOLDS = 10
 FEWEST_EVENTS_OF_A_FOLD = 3
 MOST_PATTERNS = 8
 MOST_GRADES = 8
-"""Largest number of levels at which table 1 counts an ordinal variable's patients by level."""
+"""Maximum number of levels for an ordinal variable to be counted by level in table 1."""
 STEP = 0.01
 REACHED = 0.9
-"""Quantile of predicted risk up to which curves are drawn; beyond it too few patients decide."""
+"""Quantile of predicted risk up to which curves are drawn, since few patients lie beyond."""
 
 
 def table_one(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Tabulate patients by group: n (%), or median and quartiles; standardized difference.
 
-    If the claim is a slope, patients are split at the median of the exposure, for description only.
+    If the claim is a slope, patients are split at the exposure's median, for description
+    only.
     """
     sides = _sides(study)
     everybody = ("both groups", sides[0][1] | sides[1][1])
@@ -124,7 +125,7 @@ def _quartiles(values: FloatArray) -> str:
 
 
 def _difference(sides: list[FloatArray]) -> str:
-    """Compute the standardized mean difference of two groups, with the pooled SD."""
+    """Compute the standardized mean difference between two groups, with the pooled SD."""
     if min(len(side) for side in sides) < 2:
         return "not known"
     spread = math.sqrt(sum(float(side.var(ddof=1)) for side in sides) / 2)
@@ -171,7 +172,7 @@ def _follow_up_rows(
 
 
 def univariable(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Fit each term alone, and all together, in the same complete patients."""
+    """Fit each term separately, and all together, in the same complete patients."""
     keep, X, names, notes = matrix(study, plan)
     model = fitter_of(study, plan, keep, notes)
     scale = model.scale
@@ -196,7 +197,7 @@ def univariable(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
 
 
 def _spans(study: Study, plan: TestPlan, keep: Any, names: list[str]) -> list[tuple[int, int]]:
-    """Find the columns of each variable: three for an interaction, one per level for a factor."""
+    """Find the columns for each variable: three for an interaction, one per level for a factor."""
     start = 1 + len(study.adjusters())
     found = [(0, start)]
     columns = study.columns(plan.covariates, keep)
@@ -251,9 +252,10 @@ def missing_data(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
 
 
 def decision_curve(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Compute net benefit of the model with and without the exposure, and of treating all or none.
+    """Compute net benefit for models with and without the exposure, and for treating all or none.
 
-    Risks are cross-validated (10 folds), so that no patient's prediction saw that patient.
+    Risks are cross-validated (10 folds), so that no patient's prediction is based on that
+    patient.
     """
     curves = curves_of(study, plan)
     horizon = curves.horizon
@@ -303,13 +305,13 @@ class DecisionCurves:
 
 
 def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
-    """Compute curves with and without the exposure and of treating all.
+    """Compute curves with and without the exposure and for treating all patients.
 
-    Thresholds run from 1% to the point at which nobody is treated. The curves are stored in the
-    study: the test computes them, and the figure draws them.
+    Thresholds run from 1% to the point at which no patient is treated. The curves are stored
+    in the study: the test computes them, and the figure draws them.
 
-    Raises `InputError` if no covariate varies, or the events are too few to predict any from the
-    others.
+    Raises `InputError` if no covariate varies, or there are too few events for
+    cross-validation.
     """
     kept: DecisionCurves | None = study.curves.get(plan.id)
     if kept is not None:
@@ -366,9 +368,9 @@ def cross_validated(
     names: list[str],
     horizon: float,
 ) -> FloatArray:
-    """Predict each patient's (n,) risk by the horizon from a model of the other folds.
+    """Predict each patient's (n,) risk by the horizon from a model fitted to the other folds.
 
-    Folds are balanced over events and drawn by the contract's seed.
+    Folds are balanced over events and drawn with the contract's seed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tests for competing risks: hazard of the cause and cumulative incidence.
+"""Tests for competing risks: cause-specific hazard and cumulative incidence.
 
 The event of interest is coded 1, competing events 2, and censoring 0.
 """
@@ -30,7 +30,7 @@ NONE_COMPETE = "nobody had a competing event"
 
 
 def cause_specific(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Fit a Cox model of the event's own hazard, censoring patients at a competing event."""
+    """Fit a Cox model for the cause-specific hazard, censoring patients at a competing event."""
     if imputes(study, plan):
         return imputed(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
@@ -46,7 +46,7 @@ def cause_specific(study: Study, plan: TestPlan, book: Book, tables: dict[str, A
 
 
 def fine_gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Fit Fine and Gray's model of the subdistribution hazard."""
+    """Fit the Fine-Gray model for the subdistribution hazard."""
     from validation.statistics.fine_gray import fine_gray
 
     keep, X, names, notes = matrix(study, plan)
@@ -69,7 +69,7 @@ def fine_gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
 
 
 def gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Run Gray's test of equal cumulative incidence, for the event and its competing events."""
+    """Run Gray's test for equal cumulative incidence, for the event and its competing events."""
     if not study.exposed.grouped:
         raise InputError("Gray's test compares groups; this exposure is a slope or an interaction")
     keep = study.complete(plan.endpoint)
@@ -100,7 +100,7 @@ def gray(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
 
 
 def sides_of(study: Study, keep: Any) -> list[tuple[str, str, Any]]:
-    """Return role, name and patients of each group; all patients if the exposure has no groups."""
+    """Return role, name and patients for each group; all patients if the exposure has no groups."""
     if not study.exposed.grouped:
         return [("all", "all patients", keep)]
     return [

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def groups_of(study: Study) -> tuple[tuple[str, ...], IntArray]:
-    """Return the names of a claim's groups and each patient's group (-1 if an exposure is unknown).
+    """Return a claim's group names and each patient's group (-1 if an exposure is unknown).
 
-    Two exposures form four groups; in the first, neither exposure is at its exposed level ("not
-    high" also includes the middle third). For a trend, the groups are ordered from the unexposed
-    side.
+    Two exposures form four groups; in the first, neither exposure is at its exposed level
+    ("not high" also includes the middle third). For a trend, the groups are ordered from the
+    unexposed end.
     """
     if study.contract.comparison is Comparison.TREND:
         use, cut = study.contract.exposures[0], study.cuts[0]
@@ -125,4 +125,4 @@ def joint_groups(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
 
 
 JOINT = ("neither", "only_second", "only_first", "both")
-"""Exposures that are at the claimed level, by the code of the group of two."""
+"""Exposures that are at the claimed level, by the code of the joint group."""

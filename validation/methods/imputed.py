@@ -1,7 +1,7 @@
 """Adjusted models with multiply imputed covariates, pooled by Rubin's rules.
 
-The outcome is among the predictors of missing values (White and Royston 2009, Statistics in
-Medicine); exposure and outcome themselves are never imputed.
+The outcome is included among the predictors of missing values (White and Royston 2009,
+Statistics in Medicine); exposure and outcome themselves are never imputed.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ DRAWS = 1000
 def mediation(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Estimate natural indirect, direct and total effects, with 1,000 bootstrap resamples.
 
-    For survival, effects are hazard differences of an additive hazards model, divided by the
-    average hazard. For other outcomes, they are differences in standard deviations. The p-value is
-    the larger of those of the two paths.
+    For survival, effects are hazard differences from an additive hazards model, divided by
+    the average hazard. For other outcomes, they are differences in standard deviations. The
+    p-value is the larger of the two paths' p-values.
     """
     keep, X, _, notes = matrix(study, plan)
     mediator, exposure, covariates = X[:, 0], X[:, 1], X[:, 2:]

@@ -1,7 +1,7 @@
 """A prediction model as a nomogram: points for each term, and the risk for their sum.
 
-The scale of 100 points is set by the term with the widest span of the linear predictor (Iasonos and
-others 2008, Journal of Clinical Oncology).
+The 100-point scale is set by the term with the widest span of the linear predictor
+(Iasonos and others 2008, Journal of Clinical Oncology).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Marks = list[tuple[str, float]]
 
 RISKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 SPAN = (0.025, 0.975)
-"""Quantiles of a numeric variable between which its line runs, so no single patient is shown."""
+"""Quantiles that limit a numeric variable's line, so that no single patient is shown."""
 MOST_LEVELS = 6
-"""Maximum distinct values for a variable to be ordered levels (such as stage), each with a mark."""
+"""Maximum number of distinct values shown as ordered levels (such as stage), each with a mark."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Line of a variable, with printed values and their points."""
+    """A variable's line, with printed values and their points."""
 
     label: str
     marks: tuple[tuple[str, float], ...]
@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Nomogram:
-    """Lines with at most 100 points each; `risks` pairs sums of points with the predicted risks."""
+    """Lines with at most 100 points each; `risks` pairs point totals with the predicted risks."""
 
     lines: tuple[Line, ...]
     total: float
@@ -48,12 +48,12 @@ class Nomogram:
 
 
 def nomogram_of(model: PredictionModel, study: Study) -> Nomogram | None:
-    """Compute points of every term of a model for the values that these patients have.
+    """Compute points for every term of a model at the values that these patients have.
 
     Returns
     -------
-    The nomogram; None for an interaction, whose terms cannot be read separately, and for a model
-    without effect.
+    The nomogram; None for an interaction, whose terms cannot be read separately, and for a
+    model without effect.
     """
     import math
 

@@ -1,4 +1,4 @@
-"""Tests for binary and continuous outcomes, and nested models of any outcome."""
+"""Tests for binary and continuous outcomes, and nested models for any outcome."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Run Fisher's exact test of exposure and outcome."""
+    """Run Fisher's exact test for exposure and outcome."""
     from validation.statistics.binary import fisher
 
     keep = study.complete(plan.endpoint)
@@ -65,7 +65,7 @@ def fisher(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
 
 
 def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Fit a logistic regression of the outcome."""
+    """Fit a logistic regression for the outcome."""
     if imputes(study, plan):
         return imputed(study, plan, book, tables)
     keep, X, names, notes = matrix(study, plan)
@@ -74,9 +74,10 @@ def logistic(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -
 
 
 def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Estimate the difference in standard deviations of the outcome (least squares).
+    """Estimate the difference in standard deviations of the outcome by least squares.
 
-    The statistic of a rank test is the probability that an exposed patient has the higher value.
+    The statistic of a rank test is the probability that an exposed patient has the higher
+    value.
     """
     from validation.statistics.continuous import linear, rank_test
 
@@ -99,12 +100,13 @@ def linear(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
 
 
 def nested_models(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Compare the model of the covariates with and without all exposures; report every term.
+    """Compare the covariate model with and without all exposures; report every term.
 
-    Hazard and logistic models are compared by the likelihood ratio, least squares by the F-test.
-    The effect and its direction are those of the exposures' mean, per standard deviation, with each
-    exposure oriented toward its exposed side. A model with too few events for its terms is refused:
-    the likelihood ratio of a penalized fit does not follow a chi-squared distribution.
+    Hazard and logistic models are compared by the likelihood ratio, least squares by the
+    F-test. The effect and its direction are those of the exposures' mean, per standard
+    deviation, with each exposure oriented toward its exposed level. A model with too few
+    events for its terms is refused: the likelihood ratio of a penalized fit does not follow a
+    chi-squared distribution.
     """
     if study.exposed.second:
         return _added(study, plan, book, tables)
@@ -138,9 +140,9 @@ def nested_models(study: Study, plan: TestPlan, book: Book, tables: dict[str, An
 
 
 def _added(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Test what the second exposure B adds to the first, A: A + B against A, in all patients.
+    """Test the gain from adding the second exposure to the first, in all patients.
 
-    Reported beside it are the other models of `compare_pair`, with the covariates in each.
+    The other models from `compare_pair` are also reported, with the covariates in each.
     """
     keep, X, names, notes = matrix(study, plan)
     pair = compare_pair(
@@ -164,7 +166,7 @@ def _added(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
 
 @dataclass(frozen=True)
 class Pair:
-    """Models of two exposures, by key, and their rows for a table."""
+    """Models for two exposures, by key, and their table rows."""
 
     found: dict[str, _Nested]
     rows: list[dict[str, str]]
@@ -184,16 +186,17 @@ def compare_pair(
     *,
     main: str = "",
 ) -> Pair:
-    """Estimate two exposures alone (`first`), beside each other (`first.beside`), and `product`.
+    """Estimate two exposures separately (`first`), jointly (`first.beside`), and their `product`.
 
-    Each is tested against the model without its term. A model that cannot be estimated is noted.
+    Each is tested against the model without its term. A model that cannot be estimated is
+    noted.
 
     Parameters
     ----------
     a, b : (kept, 1) exposures
     Z : (kept, k) covariates in every model
     names : names of both exposures and of the covariates
-    main : key of the model whose numbers carry the plan's own key
+    main : key of the model whose numbers use the plan's own key
     """
     compare, scale = _nested_models(study, plan, keep, [])
     first, second, *covariates = names
@@ -224,7 +227,7 @@ def compare_pair(
 
 @dataclass(frozen=True)
 class _Nested:
-    """Comparison of two nested models: the fit of all terms, that of their mean, and the test."""
+    """Comparison of two nested models: the fits of all terms and of their mean, and the test."""
 
     full: Any
     mean: Any

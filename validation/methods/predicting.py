@@ -1,4 +1,4 @@
-"""Terms of a prediction model from a fit, and its design matrix in other patients."""
+"""Terms of a prediction model from a fit, and its design matrix for other patients."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def terms_of(
     fit: CoxFit, exposed: str, parts: list[str], columns: list[Column]
 ) -> tuple[Term, ...]:
-    """Return the fitted terms and how each column was made; the exposure comes first.
+    """Return the fitted terms with the coding of each column; the exposure comes first.
 
     Parameters
     ----------
-    columns : columns of the covariates, with the level or unit of each
+    columns : covariate columns, with the level or unit of each
     """
     kinds = [(exposed, "exposure"), *((name, "part") for name in parts)]
     found = [
@@ -47,7 +47,7 @@ def terms_of(
 
 
 def unknown_levels(study: Study, model: PredictionModel) -> BoolArray:
-    """Mask (rows,) patients with a level that nobody had in the model's development cohort."""
+    """Mask (rows,) patients with a level that was absent from the model's development cohort."""
     found = np.zeros(len(study.rows), dtype=bool)
     for key, levels in model.levels.items():
         if key in study.rows.columns:
@@ -69,10 +69,11 @@ def recut(study: Study, model: PredictionModel) -> bool:
 def design_for(study: Study, model: PredictionModel) -> tuple[BoolArray, FloatArray]:
     """Build the model's design matrix for patients with every term known.
 
-    Returns the mask of the patients kept and their (kept, terms) scaled values. Patients at a level
-    that the model does not know are left out.
+    Returns the mask of the patients kept and their (kept, terms) scaled values. Patients with
+    a level unknown to the model are left out.
 
-    Raises `InputError` if these patients lack a variable of the model, or code it in other levels.
+    Raises `InputError` if these patients lack a variable in the model, or code it in other
+    levels.
     """
     keys = tuple(dict.fromkeys(term.key for term in model.terms if term.key))
     lacking = [key for key in keys if key not in study.rows.columns]

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 RESAMPLES = 200
 MOST_FAILED = 0.1
 EARLIER = (6, 12, 18, 24, 36, 48)
-"""Months at which the baseline hazard is also kept, for cohorts with shorter follow-up."""
+"""Months at which the baseline hazard is also stored, for cohorts with shorter follow-up."""
 
 
 def calibration(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Compare predicted with observed risk at the contract's horizon.
 
-    If the model is developed here, slope and concordance are corrected for optimism (Harrell's
-    bootstrap), and the groups of risk are apparent, not corrected. If a model from an earlier part
-    is given, its external calibration is assessed.
+    If the model is developed here, slope and concordance are corrected for optimism
+    (Harrell's bootstrap), while the risk groups are apparent, not corrected. If a model from
+    an earlier part is given, its external calibration is assessed.
     """
     if study.model is not None:
         return _external(study, plan, study.model, book, tables)
@@ -146,7 +146,7 @@ def _external(
 
 
 def _rows(found: Any) -> list[dict[str, str]]:
-    """Tabulate groups of predicted risk, lowest first."""
+    """Tabulate predicted-risk groups, lowest first."""
     order = np.argsort(found.predicted)
     return [
         {
@@ -171,11 +171,11 @@ def _optimism(
     seed: int,
     horizon: float,
 ) -> tuple[float, float, float]:
-    """Compute corrected slope (of events by the horizon), corrected and apparent concordance.
+    """Compute corrected slope (for events by the horizon), corrected and apparent concordance.
 
-    Each resample's model is applied to the original patients. The corrected slope is the average
-    slope there; the optimism of concordance is its average fall from resample to original. All
-    slopes come from one batch of single-covariate Cox models.
+    Each resample's model is applied to the original patients. The corrected slope is the
+    average slope there; the optimism of concordance is its average decrease from resample to
+    original. All slopes come from one batch of single-covariate Cox models.
     """
     from validation.statistics.concordance import concordant_pairs, harrell
 

@@ -1,4 +1,4 @@
-"""Cox models of the exposure: plain, penalized and spline."""
+"""Cox models for the exposure: plain, penalized and spline."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 def cox(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Fit a Cox model of the endpoint, on start-stop records if the exposure changes over time.
+    """Fit a Cox model for the endpoint, on start-stop records if the exposure changes over time.
 
-    At each event, patients at risk are compared by their status until then. Source: Crowley and Hu
-    1977 (Journal of the American Statistical Association); the records are those of `tmerge` in the
-    R package survival.
+    At each event, patients at risk are compared by their status until then. Source: Crowley
+    and Hu 1977 (Journal of the American Statistical Association); the records are those
+    produced by `tmerge` in the R package survival.
     """
     if imputes(study, plan):
         return imputed(study, plan, book, tables)
@@ -66,7 +66,7 @@ class Splined:
     def curve(
         self, grid: FloatArray, reference: float
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Compute hazard ratios at the values `grid` against `reference`, with 95% limits."""
+        """Compute hazard ratios at the values `grid` relative to `reference`, with 95% limits."""
         apart = rcs_basis(grid, self.knots) - rcs_basis(np.array([reference]), self.knots)
         log = apart @ self.fit.coef
         half = Z95 * np.sqrt(((apart @ self.fit.covariance) * apart).sum(axis=1))
@@ -74,7 +74,7 @@ class Splined:
 
 
 def fit_spline(study: Study, plan: TestPlan) -> Splined:
-    """Fit the exposure as a spline of 4 knots, or of 3 if its values have too many ties for 4."""
+    """Fit the exposure as a spline with 4 knots, or with 3 if its values are too tied for 4."""
     from validation.statistics.cox import cox
 
     keep, X, _, _ = matrix(study, plan)
@@ -93,8 +93,8 @@ def fit_spline(study: Study, plan: TestPlan) -> Splined:
 def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Test a restricted cubic spline by likelihood ratio; the effect is the linear slope.
 
-    Both likelihood ratios come from plain models, even if the slope has Firth's penalty. For
-    time-dependent claims, they are computed on start-stop records.
+    Both likelihood ratios come from plain models, even if the slope is estimated with Firth's
+    penalty. For time-dependent claims, they are computed on start-stop records.
     """
     from validation.statistics.cox import cox
 
@@ -129,8 +129,8 @@ def spline(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> 
 def best_cut(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Compute the maximally selected log-rank statistic, with p corrected for searching every cut.
 
-    The effect reported is the slope per standard deviation, since the effect at the best cut would
-    be too large.
+    The reported effect is the slope per standard deviation, since the effect at the best cut
+    would be overestimated.
     """
     keep, X, names, notes = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)

@@ -1,4 +1,4 @@
-"""Shared parts of registered tests: minimum data, design matrix and form of the outcome."""
+"""Shared components of registered tests: minimum data, design matrix and outcome format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HORIZONS = (12, 36, 60)
 
 
 def enough(study: Study, plan: TestPlan) -> None:
-    """Raise an error if data are too small by the contract's rules, before anything is computed."""
+    """Raise an error if the contract's rules require more data, before anything is computed."""
     rules = study.contract.rules
     keep = study.complete(plan.endpoint)
     if not keep.any():
@@ -71,7 +71,7 @@ def enough(study: Study, plan: TestPlan) -> None:
 
 
 def outcome_of(plan: TestPlan, patients: Any, events: Any = None, **values: Any) -> TestOutcome:
-    """Build the outcome of a test that ran.
+    """Build the outcome of a completed test.
 
     Parameters
     ----------
@@ -132,10 +132,10 @@ def matrix(study: Study, plan: TestPlan) -> tuple[Any, Any, list[str], list[str]
 
 
 def within_columns(study: Study, within: Within) -> list[tuple[str, FloatArray]]:
-    """Return the columns of one exposure, the other exposure, and their product.
+    """Return the columns for one exposure, the other exposure, and their product.
 
-    In the product, the other exposure is centered at the side on which it is held fixed, so that
-    the first coefficient is the exposure's effect on that side.
+    In the product, the other exposure is centered at the level at which it is held fixed, so
+    that the first coefficient is the exposure's effect at that level.
     """
     uses, parts = study.contract.exposures, study.exposed.parts
     mine, other = within.exposure - 1, 2 - within.exposure
@@ -161,7 +161,7 @@ def layers_of(study: Study, plan: TestPlan, keep: Any, event: FloatArray, notes:
 
     Returns
     -------
-    (kept,) stratum number of each patient.
+    (kept,) stratum number for each patient.
     """
     layers = study.layers(plan.strata, keep)
     if layers is None:
@@ -195,10 +195,10 @@ def fit_cox(
     entry: Any = None,
     cluster: Any = None,
 ) -> Any:
-    """Fit a Cox model, with Firth's penalty if events are few or separated, by the contract's rule.
+    """Fit a Cox model, with Firth's penalty if the contract's rule finds few or separated events.
 
-    With `cluster`, standard errors, limits and p-values are robust to correlation between the rows
-    of a person.
+    With `cluster`, standard errors, limits and p-values are robust to correlation between the
+    rows of a person.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def fit_cox(
     study : study whose contract sets the events per covariate
     strata : (n,) stratum numbers; each stratum has its own baseline
     entry : (n,) months from which a record is at risk
-    cluster : (n,) person of each row
+    cluster : (n,) person for each row
     """
     events = int((event == 1).sum())
     limit = study.contract.rules.events_per_covariate
@@ -262,10 +262,11 @@ def fit_logistic(
 
 @dataclass(frozen=True)
 class Fitter:
-    """Model of an endpoint in the patients kept, by the contract's rules.
+    """A model for an endpoint in the patients kept, by the contract's rules.
 
-    `fit` takes the (kept, k) design and its names. `size` counts the events of a Cox model, else
-    the patients; `predictors` (kept, q) is the outcome as imputation reads it.
+    `fit` takes the (kept, k) design and its names. `size` counts the events in a Cox model,
+    otherwise the patients; `predictors` (kept, q) is the outcome in the form used for
+    imputation.
     """
 
     fit: Callable[[FloatArray, list[str]], Any]
@@ -276,7 +277,7 @@ class Fitter:
 
 
 def fitter_of(study: Study, plan: TestPlan, keep: Any, notes: list[str]) -> Fitter:
-    """Choose the model of an endpoint's kind, and add notes on how each fit is made."""
+    """Choose the model for an endpoint's kind, and add notes on how each fit is made."""
     kind = study.contract.endpoint(plan.endpoint).kind
     if kind in ("survival", "competing"):
         t, e, entry = study.at_risk(plan.endpoint, keep)
@@ -308,7 +309,7 @@ _COLUMN: dict[Scale, str] = {
 
 
 def effect_of(fit: Any, scale: Scale, at: int = 0) -> Effect:
-    """Return a fitted model's effect of a term, by default the first."""
+    """Return the effect of a term in a fitted model, by default the first."""
     value = getattr(fit, _COLUMN[scale])[at]
     return Effect(
         value=float(value), lower=float(fit.lower[at]), upper=float(fit.upper[at]), scale=scale
@@ -316,13 +317,13 @@ def effect_of(fit: Any, scale: Scale, at: int = 0) -> Effect:
 
 
 def row_at(fit: Any, name: str, scale: Scale, at: int = 0) -> dict[str, str]:
-    """Build a table row for one term of a fitted model."""
+    """Build a table row for a single term in a fitted model."""
     value = getattr(fit, _COLUMN[scale])[at]
     return row_of(name, value, fit.lower[at], fit.upper[at], fit.p[at], scale)
 
 
 def rows_of(fit: Any, names: list[str], scale: Scale) -> list[dict[str, str]]:
-    """Build a table of all terms of a fitted model."""
+    """Build a table with all terms in a fitted model."""
     return [row_at(fit, name, scale, at) for at, name in enumerate(names)]
 
 
@@ -335,7 +336,7 @@ def wald_outcome(
     book: Book,
     tables: dict[str, Any],
 ) -> TestOutcome:
-    """Build the outcome of a model tested by its first term, and record its effect and table."""
+    """Build the outcome for a model tested by its first term; record its effect and table."""
     effect = effect_of(fit, scale)
     book.add_effect(plan.id, effect, float(fit.p[0]))
     tables[plan.id] = rows_of(fit, names, scale)
@@ -362,5 +363,5 @@ def row_of(name: str, value: Any, lower: Any, upper: Any, p: Any, scale: str) ->
 
 
 def slug(name: str) -> str:
-    """Convert a name to lower case, with underscores in place of other characters."""
+    """Convert a name to lowercase, with underscores in place of other characters."""
     return "".join(text if text.isalnum() else "_" for text in name.casefold()).strip("_")

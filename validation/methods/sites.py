@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from validation.statistics.base import FloatArray, IntArray
 
 FEWEST_AT_A_SITE = 5
-"""Sites with fewer patients are pooled when sites are compared."""
+"""Minimum number of patients at a site; smaller sites are pooled when sites are compared."""
 EXPOSURE_P, OUTCOME_P = "site.exposure.p", "site.outcome.p"
 
 
 def site(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Compare exposure and outcome by site, and estimate the claim's hazard ratio within sites.
 
-    The share explained is omega squared: the share of the exposure's variance that sites account
-    for beyond chance.
+    The explained share is omega squared: the share of the exposure's variance that sites
+    account for beyond chance.
     """
     key = study.contract.site
     assert key is not None
@@ -67,7 +67,7 @@ def site(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> Te
 
 
 def site_limits(analysis: AnalysisResult, alpha: float) -> list[str]:
-    """List limits of a verdict due to sites."""
+    """List limitations of a verdict caused by sites."""
     numbers = analysis.numbers
     found = [
         f"{what} by site ({p_is(numbers[key].value)})"

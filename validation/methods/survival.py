@@ -1,4 +1,4 @@
-"""Tests of survival between two groups, and of the assumptions behind them."""
+"""Tests for survival differences between two groups, and for the underlying assumptions."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ BOOTSTRAPS = 500
 
 
 def logrank(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Run the log-rank test; the accompanying hazard ratio is a Cox model of the group alone.
+    """Run the log-rank test; its hazard ratio comes from a Cox model with only the group.
 
-    With registered strata, both compare patients only within strata; with clusters, both have a
-    robust variance.
+    With registered strata, both compare patients only within strata; with clusters, both have
+    a robust variance.
     """
     from validation.statistics.survival import logrank
 
@@ -108,7 +108,7 @@ def kaplan_meier(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any
 
 
 def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Test proportional hazards of the exposure, in the adjusted model if there is one."""
+    """Test proportional hazards for the exposure, in the adjusted model if there is one."""
     from validation.statistics.proportional import schoenfeld
 
     keep, X, names, notes = matrix(study, plan)
@@ -128,7 +128,7 @@ def schoenfeld(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any])
 def rmst(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
     """Compare restricted mean survival up to the contract's horizon.
 
-    If the last follow-up of either group comes first, survival is compared up to that time.
+    If follow-up in either group ends earlier, survival is compared up to that time.
     """
     keep = study.complete(plan.endpoint)
     t, e = study.follow_up(plan.endpoint, keep)
@@ -177,11 +177,12 @@ def periods(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) ->
 
 
 def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Compute concordance and AUC of the covariates alone and with the exposure.
+    """Compute concordance and AUC for the covariates with and without the exposure.
 
-    Reported are Harrell's and Uno's concordance, the AUC at the contract's horizon and at 12, 36
-    and 60 months (if enough patients have had the event and enough are still followed), and a
-    bootstrap interval of the gain in Harrell's concordance with both models held fixed.
+    The results are Harrell's and Uno's concordance, the AUC at the contract's horizon and at
+    12, 36 and 60 months (if enough patients have had the event and enough are still
+    followed), and a bootstrap interval for the gain in Harrell's concordance with both models
+    held fixed.
     """
     keep, X, names, notes = matrix(study, plan)
     t, e = study.follow_up(plan.endpoint, keep)
@@ -233,11 +234,11 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
 def _gain(
     time: FloatArray, event: FloatArray, floats: FloatArray, two: FloatArray, seed: int
 ) -> tuple[float, float, float]:
-    """Compute the gain in Harrell's concordance from risk `first` to `second`, by bootstrap.
+    """Compute the gain in Harrell's concordance between two risks, with a bootstrap interval.
 
-    The gain is returned with its interval. A resample is a vector of counts w; its concordance is
-    w'Aw / w'Lw, where A marks the concordant and L the comparable pairs, so that all resamples need
-    only two matrix products.
+    A resample is a vector of counts w; its concordance is w'Aw / w'Lw, where A marks the
+    concordant and L the comparable pairs, so that all resamples need only two matrix
+    products.
     """
     n = len(time)
     cases = np.flatnonzero(event == 1)

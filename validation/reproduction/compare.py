@@ -1,20 +1,23 @@
 """The independent reproduction, which compares a second implementation with SAGE's own numbers.
 
-A second implementation starts from the analyzed patients with their groups (`table.parquet`, no
-identifier in it) and the list of registered tests (`task.json`), and computes the registered
-numbers with public libraries. It never sees SAGE's results. It shares only the preparation with
-SAGE: population, outcome columns, and the exposure as coded by the registered cut rule.
+A second implementation starts from the analyzed patients with their groups
+(`table.parquet`, without identifiers) and the list of registered tests (`task.json`), and
+computes the registered numbers with public libraries. It never sees SAGE's results. It
+shares only the preparation with SAGE: population, outcome columns, and the exposure as
+coded by the registered cut rule.
 
-A number is *reproduced* when both agree within `TOLERANCES`, *differs* when they do not, *missing*
-when it was requested but not given; its model *did not converge* in SAGE's second implementation at
-any step size; and it has *no second implementation* if no public library
-computes it: Fine and Gray's model, Gray's test, Schoenfeld's test, restricted means and periods,
-concordance, calibration, the tests of splines and searched cuts, Firth's penalty, pooled
-imputations, errors robust to clusters. Only the first counts as agreement.
+A number is *reproduced* if both agree within `TOLERANCES`, *differs* if they do not, and
+is *missing* if it was requested but not returned; its model *did not converge* if it
+failed in SAGE's second implementation at every step size; and it has *no second
+implementation* if no public library computes it: the Fine-Gray model, Gray's test,
+Schoenfeld's test, restricted means and periods, concordance, calibration, tests of
+splines and searched cuts, Firth's penalty, pooled imputations, cluster-robust errors.
+Only the first state counts as agreement.
 
-A registered number that differs or is missing blocks "supported" (inconclusive, reproduction). A
-primary test without a second implementation, or with one that did not converge, does not block; the
-verdict then carries the qualifier "not independently reproduced".
+A registered number that differs or is missing blocks "supported" (inconclusive,
+reproduction). A primary test without a second implementation, or whose second
+implementation did not converge, does not block it; the verdict then carries the qualifier
+"not independently reproduced".
 """
 
 from __future__ import annotations
@@ -87,7 +90,7 @@ PUBLIC: dict[str, tuple[Quantity, ...]] = {
     "concordance": COUNTS,
     "calibration": COUNTS,
 }
-"""Numbers that public libraries compute for each method; for any other method, nothing."""
+"""Numbers that public libraries compute, by method; methods not listed have none."""
 
 Count = Annotated[int, Field(ge=0, le=10_000_000)]
 Finite = Annotated[float, Field(allow_inf_nan=False, ge=-1e12, le=1e12)]
@@ -95,7 +98,7 @@ TestId = Annotated[str, Field(min_length=1, max_length=80)]
 
 
 class Answered(Strict):
-    """A second implementation's numbers of a registered test."""
+    """A second implementation's numbers for a registered test."""
 
     model_config = ConfigDict(strict=True)
 
@@ -108,7 +111,7 @@ class Answered(Strict):
 
 
 class Numbers(Strict):
-    """`numbers.json`: everything that a second implementation may state about registered tests."""
+    """`numbers.json`: everything that a second implementation may report about registered tests."""
 
     model_config = ConfigDict(strict=True)
 
@@ -117,11 +120,12 @@ class Numbers(Strict):
 
 
 class SecondTest(Strict):
-    """A registered test as requested from a second implementation, by columns of the table.
+    """A registered test as requested from a second implementation, by table columns.
 
-    `terms` are the exposure and, for an interaction, the main effects. `base` are the exposures to
-    which others are added. `report` lists the requested numbers. `entry` is when a row comes under
-    observation; for time-dependent claims, rows are records, and `person` identifies its patient.
+    `terms` are the exposure and, for an interaction, the main effects. `base` are the
+    exposures to which others are added. `report` lists the requested numbers. `entry` is the
+    time when a row comes under observation; for time-dependent claims, rows are records, and
+    `person` identifies the patient.
     """
 
     id: str
@@ -141,7 +145,7 @@ class SecondTest(Strict):
 
 
 class Task(Strict):
-    """`task.json`: the tests registered for a part of a study, built from the contract alone."""
+    """`task.json`: the tests registered for part of a study, built only from the contract."""
 
     contract_sha256: str
     part: Part
@@ -149,7 +153,7 @@ class Task(Strict):
 
 
 def second_program() -> str:
-    """Return the source of SAGE's own second implementation, `second_program.py`."""
+    """Return the source code of SAGE's own second implementation, `second_program.py`."""
     return Path(__file__).with_name("second_program.py").read_text(encoding="utf-8")
 
 
@@ -273,8 +277,8 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
 def read_numbers(path: Path, task: Task) -> Numbers:
     """Read and validate a second implementation's numbers, treating the file as hostile.
 
-    The numbers must be bounded, typed, finite and registered. Raises `InputError` naming the rule
-    that the file breaks, without quoting the file.
+    The numbers must be bounded, typed, finite and registered. Raises `InputError` naming the
+    rule that the file breaks, without quoting the file.
     """
     from validation.reproduction.strictjson import read_bounded
 
@@ -294,10 +298,10 @@ def read_numbers(path: Path, task: Task) -> Numbers:
 def compare(
     task: Task, reference: AnalysisResult, found: Numbers | None, by: Any, program: str = ""
 ) -> Reproduction:
-    """Compare every registered number of a part; `found` is None if no program ran to its end.
+    """Compare every registered number for a part; `found` is None if no program ran to completion.
 
-    Tests that SAGE's own computation refused have no numbers and are not compared. Only SAGE's own
-    program may say that a model of its did not converge.
+    Tests that SAGE's own computation refused have no numbers and are not compared. Only
+    SAGE's own program may report that a model did not converge.
     """
     asked = {test.id: test for test in task.tests}
     compared: list[Compared] = []
@@ -362,7 +366,7 @@ def _compare_number(
 def _coarse(value: float, digits: int) -> float:
     """Round a program's number to the digits that a reader needs.
 
-    Further digits could leak the values of a row.
+    Additional digits could leak the values in a row.
     """
     return float(f"{value:.{digits}g}")
 
@@ -370,7 +374,7 @@ def _coarse(value: float, digits: int) -> float:
 def _distance(
     outcome: TestOutcome, name: Quantity, sage: float, second: float
 ) -> tuple[float | None, bool]:
-    """Compute the second number's deviation on its tolerance's scale, and whether it agrees."""
+    """Compute the second number's deviation relative to its tolerance, and whether it agrees."""
     if name in COUNTS:
         return abs(sage - second), sage == second
     if name == "p":
@@ -385,15 +389,15 @@ def _distance(
 
 
 def write_reproduction(found: Reproduction, out: Path) -> None:
-    """Write a part's comparison to the folder of results."""
+    """Write a part's comparison to the results folder."""
     text = stable_json(found.model_dump(mode="json"))
     write_text(out / "reproduction" / f"{found.part}.json", text)
 
 
 def read_reproductions(out: Path) -> tuple[Reproduction, ...]:
-    """Read all comparisons in a folder of results.
+    """Read all comparisons in a results folder.
 
-    Raises `InputError` if a file cannot be read, so that tampering is not overlooked.
+    Raises `InputError` if a file is not readable, so that tampering is not overlooked.
     """
     found = []
     for path in sorted((out / "reproduction").glob("*.json")):
@@ -424,7 +428,7 @@ QUALIFIER = "not independently reproduced"
 
 @dataclass(frozen=True)
 class Weighed:
-    """Effect of the reproduction on a verdict: objections, qualifiers of the badge, and reasons."""
+    """Effect of the reproduction on a verdict: objections, badge qualifiers, and reasons."""
 
     objections: tuple[Objection, ...] = ()
     qualifiers: tuple[str, ...] = ()

@@ -2,13 +2,13 @@
 
     python second_program.py INPUTS OUT
 
-Reads `task.json` and `table.parquet` and writes `numbers.json`. Nothing is imported from SAGE: Cox
-models and log-rank tests come from lifelines; stratified log-rank tests, logistic and linear models
-from statsmodels; rank tests from scipy; and Fisher's exact odds ratio is solved here using scipy's
-noncentral hypergeometric distribution, and log-rank tests with delayed entry are summed here. If a
-test fails, its numbers are left out; if a model cannot
-be fitted (nobody has the event in a group), only its estimates are left out. Tests whose model did
-not converge, at any step size, are listed.
+Reads `task.json` and `table.parquet` and writes `numbers.json`. Nothing is imported from
+SAGE: Cox models and log-rank tests come from lifelines; stratified log-rank tests,
+logistic and linear models from statsmodels; and rank tests from scipy. Fisher's exact
+odds ratio is solved here using scipy's noncentral hypergeometric distribution, and
+log-rank tests with delayed entry are summed here. If a test fails, its numbers are left
+out; if a model cannot be fitted (for example, a group has no events), only its estimates
+are left out. Tests whose model did not converge at any step size are listed.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ import pandas as pd
 
 FEWEST_OF_A_LEVEL = 5
 STEP_SIZES = (None, 0.5, 0.1)
-"""Step sizes of Newton's method, in the order tried; None is the library's own choice."""
+"""Step sizes for Newton's method, in the order tried; None is the library's default."""
 
 
 class NotConvergedError(Exception):
-    """A model whose estimates are not those at the maximum of its likelihood."""
+    """Error raised when a model's estimates are not at the maximum of its likelihood."""
 
 
 def kept(table: pd.DataFrame, test: dict[str, Any]) -> pd.DataFrame:
-    """Select patients with exposure, outcome, covariates and strata of a test."""
+    """Select patients with known exposure, outcome, covariates and strata for a test."""
     rows = table[table[test["subset"]]] if test["subset"] else table
     outcome = [test[name] for name in ("time", "event", "value") if test[name]]
     needed = [*test["terms"], *test.get("base", []), *outcome, *test["covariates"], *test["strata"]]
@@ -43,8 +43,8 @@ def kept(table: pd.DataFrame, test: dict[str, Any]) -> pd.DataFrame:
 def design(rows: pd.DataFrame, test: dict[str, Any]) -> pd.DataFrame:
     """Build the design matrix, with the exposure's terms first and then the covariates.
 
-    Numbers are in SD; texts become indicators of levels with at least five patients, relative to
-    the most frequent level.
+    Numbers are in SD; text columns become indicators for levels with at least five patients,
+    relative to the most frequent level.
     """
     columns: dict[str, Any] = {}
     for name in test["terms"]:
@@ -65,7 +65,7 @@ def design(rows: pd.DataFrame, test: dict[str, Any]) -> pd.DataFrame:
 
 
 def layers(rows: pd.DataFrame, test: dict[str, Any]) -> pd.Series | None:
-    """Label each combination of strata; None without strata."""
+    """Label each combination of strata; return None without strata."""
     if not test["strata"]:
         return None
     found: pd.Series = rows[test["strata"]].astype(str).agg(" / ".join, axis=1)
@@ -75,7 +75,7 @@ def layers(rows: pd.DataFrame, test: dict[str, Any]) -> pd.Series | None:
 def fit_cox(X: pd.DataFrame, rows: pd.DataFrame, test: dict[str, Any]) -> Any:
     """Fit a Cox model (Efron's ties), with smaller steps if it does not converge.
 
-    Each row is at risk from its entry on, if it has one, and within its stratum.
+    Each row is at risk from its entry time, if it has one, and within its stratum.
     """
     data = X.assign(
         time=rows[test["time"]].astype(float), event=(rows[test["event"]] == 1).astype(int)
@@ -103,7 +103,7 @@ def fit_cox(X: pd.DataFrame, rows: pd.DataFrame, test: dict[str, Any]) -> Any:
 
 
 def cox(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Fit a Cox model (Efron's ties); return the Wald interval and test of the first term."""
+    """Fit a Cox model (Efron's ties); return the Wald interval and test for the first term."""
     fit = fit_cox(design(rows, test), rows, test)
     lower, upper = fit.confidence_intervals_.loc["x0"]
     return {
@@ -152,7 +152,7 @@ def entered_log_rank(
 
 
 def logistic(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Fit a logistic regression; return the Wald interval and test of the first term."""
+    """Fit a logistic regression; return the Wald interval and test for the first term."""
     from statsmodels.discrete.discrete_model import Logit
 
     X = np.column_stack([np.ones(len(rows)), design(rows, test)])
@@ -178,7 +178,7 @@ def linear(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 
 
 def rank(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Run the Mann-Whitney test of the groups; the effect comes from the linear model."""
+    """Run the Mann-Whitney test on the groups; the effect comes from the linear model."""
     from scipy.stats import mannwhitneyu
 
     value, group = rows[test["value"]].astype(float), rows[test["terms"][0]]
@@ -215,8 +215,8 @@ def fisher(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 def nested(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     """Compare two nested models, with and without the exposures.
 
-    In `terms`, the mean of the exposures comes first, then each exposure. The effect is that of the
-    mean. Both models contain the exposures in `base`.
+    In `terms`, the mean of the exposures comes first, then each exposure. The effect is that
+    of the mean. Both models contain the exposures in `base`.
     """
     held = test.get("base", [])
     mean = test | {"terms": [test["terms"][0], *held]}
@@ -252,9 +252,9 @@ def nested(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 def mediation(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     """Estimate the indirect effect.
 
-    The effect is the product of the exposure's path to the mediator (least squares, HC3 errors) and
-    the mediator's path to the outcome (additive hazards, else least squares). The p-value is that
-    of the weaker path.
+    The effect is the product of the exposure's path to the mediator (least squares, HC3
+    errors) and the mediator's path to the outcome (additive hazards, or least squares). The
+    p-value is that of the weaker path.
     """
     from scipy.stats import norm
     from statsmodels.regression.linear_model import OLS
@@ -289,13 +289,13 @@ def mediation(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
 
 
 def joint(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Run the log-rank test over all groups that the exposures form."""
+    """Run the log-rank test over all groups formed by the exposures."""
     groups = rows[test["terms"]].astype(int).astype(str).agg("".join, axis=1)
     return {"p": log_rank(rows, test, groups)}
 
 
 def grouped(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
-    """Run the log-rank test of two groups; the hazard ratio comes from a Cox model."""
+    """Run the log-rank test for two groups; the hazard ratio comes from a Cox model."""
     return cox(rows, test) | {"p": log_rank(rows, test, rows[test["terms"][0]].astype(int))}
 
 
@@ -319,7 +319,7 @@ METHODS = {
 def compute(
     table: pd.DataFrame, test: dict[str, Any], unconverged: list[str]
 ) -> dict[str, float | int]:
-    """Compute the requested numbers of a test; add its id to `unconverged` if its model is that."""
+    """Compute a test's requested numbers; add its id to `unconverged` if the model fails."""
     rows = kept(table, test)
     found: dict[str, float | int] = {"n": len(rows)}
     if test["person"]:
@@ -341,7 +341,7 @@ def compute(
 
 
 def main(inputs: Path, out: Path) -> None:
-    """Compute every test of the task; leave out and log any test that fails."""
+    """Compute every test in the task, omitting and logging any test that fails."""
     task = json.loads((inputs / "task.json").read_text(encoding="utf-8"))
     table = pd.read_parquet(inputs / "table.parquet")
     numbers = {}

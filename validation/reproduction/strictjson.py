@@ -1,4 +1,4 @@
-"""JSON from untrusted programs: bounded in size and depth, finite, and without duplicate names."""
+"""JSON from untrusted programs: bounded in size and depth, finite, without duplicate names."""
 
 from __future__ import annotations
 

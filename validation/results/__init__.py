@@ -1,1 +1,1 @@
-"""Types of the results: tests, numbers by key, controls and verdict."""
+"""Types for the results: tests, numbers by key, controls and verdict."""

@@ -1,8 +1,8 @@
-"""Results of a claim's controls as typed fields, the only input of the verdict's rules.
+"""Results of a claim's controls as typed fields, the only input to the verdict's rules.
 
-A registered control always has a result here: either it ran and has its numbers, or it states why
-not. A control that an analysis leaves out counts as not run; `validation.verdict.objections` counts
-that against the claim.
+A registered control always has a result here: either it ran and has its numbers, or it
+states why it did not. A control that an analysis leaves out counts as not run;
+`validation.verdict.objections` counts that against the claim.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ControlStatus(StrEnum):
 
 
 class ControlResult(Strict):
-    """Control. If it ran, it has the numbers in `NEEDED`; otherwise it has a reason."""
+    """Result of a control: the numbers in `NEEDED` if it ran, or else a reason."""
 
     NEEDED: ClassVar[tuple[str, ...]] = ()
 
@@ -48,7 +48,7 @@ class ControlResult(Strict):
 
     @property
     def ran(self) -> bool:
-        """Whether the control ran and has its numbers."""
+        """True if the control ran and has its numbers."""
         return self.status is ControlStatus.RAN
 
 
@@ -66,8 +66,9 @@ class PermutedOutcome(ControlResult):
 class RandomFeatures(ControlResult):
     """Competitive null: an exposure against comparable features.
 
-    It does not ask whether the exposure is associated with the outcome, but whether it is more so
-    than comparable features. If many features are prognostic, few pass.
+    The question is not whether the exposure is associated with the outcome, but whether it is
+    more strongly associated than comparable features. If many features are prognostic, few
+    pass.
     """
 
     NEEDED: ClassVar[tuple[str, ...]] = ("percentile", "draws", "kind")
@@ -80,7 +81,7 @@ class RandomFeatures(ControlResult):
     n: int | None = None
 
     def describe(self, key: str) -> str:
-        """Describe the features that were put in the place of a variable."""
+        """Describe the comparable features that replaced a variable."""
         if self.kind == "permuted feature":
             return "random permutations of it among the patients"
         if key.startswith("expression:"):
@@ -89,7 +90,7 @@ class RandomFeatures(ControlResult):
 
 
 class KnownPositiveResult(ControlResult):
-    """An association that must appear if the outcome data are sound: per standard deviation.
+    """An association that must appear if the outcome data are sound, per standard deviation.
 
     `hr_per_level` is the same slope per level of an ordinal variable.
     """
@@ -120,8 +121,8 @@ class NegativeEndpoint(ControlResult):
 class Unadjusted(Strict):
     """The claim's adjusted estimate with variables that the contract leaves out, on its scale.
 
-    If some patients lack them, it is the registered estimate, moved and widened as adding them
-    moves and widens it in those who have them. Without an estimate, `reason` says why.
+    If some patients lack them, it is the registered estimate, shifted and widened by the same
+    amount as in the patients who have them. Without an estimate, `reason` gives the reason.
     """
 
     labels: tuple[str, ...]
@@ -132,20 +133,20 @@ class Unadjusted(Strict):
     n: int | None = None
     reason: str = ""
     inseparable: bool = False
-    """The data have no comparison of the exposure beside the variable."""
+    """True if the data allow no comparison of the exposure adjusted for the variable."""
     moved: bool = Field(default=True, exclude_if=lambda given: given)
     """False if neither the estimate nor its interval's width changes by a tenth."""
 
 
 class Specifications(ControlResult):
-    """The claim under every registered choice."""
+    """The claim's estimates under every registered choice."""
 
     NEEDED: ClassVar[tuple[str, ...]] = ("expected_sign", "own", "n", "failed")
 
     expected_sign: float | None = None
     """Share of the estimated specifications whose effect has the expected sign."""
     own: bool | None = None
-    """Whether the claim's own choices are among the estimated specifications."""
+    """True if the claim's own choices are among the estimated specifications."""
     n: int | None = None
     failed: int | None = None
     significant: float | None = None
@@ -153,13 +154,13 @@ class Specifications(ControlResult):
     lowest: float | None = None
     highest: float | None = None
     left_out: int | None = None
-    """Number of estimates that leave out one site each; None if no site is declared."""
+    """Number of estimates with a single site left out; None if no site is declared."""
     left_out_lowest: float | None = None
     left_out_highest: float | None = None
     left_out_sign: float | None = None
-    """Share of the estimates without one site whose effect has the expected sign."""
+    """Share of leave-one-site-out estimates whose effect has the expected sign."""
     unadjusted: tuple[Unadjusted, ...] = ()
-    """Each related variable that is not in the model, the most related first, and all together."""
+    """Each related variable that is not in the model, most related first, then all together."""
 
     @property
     def stable(self) -> float | None:
@@ -169,27 +170,27 @@ class Specifications(ControlResult):
 
 
 class Missingness(ControlResult):
-    """Compare patients without the exposure with those that have it."""
+    """Comparison of patients with and without the exposure."""
 
     NEEDED: ClassVar[tuple[str, ...]] = ("missing",)
 
     missing: int | None = None
     """Number of patients with the outcome but without the exposure."""
     p: float | None = None
-    """None if too few patients lack the exposure, or have it, to compare."""
+    """P-value for the comparison; None if too few patients lack or have the exposure."""
     hr: float | None = None
-    """Hazard ratio of those without the exposure against those with it, if it can be estimated."""
+    """Hazard ratio of patients without the exposure relative to those with it, if estimable."""
     lower: float | None = None
     upper: float | None = None
     n: int | None = None
     unseen: int | None = None
     """Number of patients with the exposure but without the outcome."""
     unseen_p: float | None = None
-    """P-value of no relation of the exposure to lacking the outcome; None if too few lack it."""
+    """P-value for no relation of the exposure to a missing outcome; None if too few lack it."""
 
 
 class TimingResult(ControlResult):
-    """Test whether a variable of the claim reveals the outcome or the length of follow-up."""
+    """Result of testing whether the claim's variables reveal the outcome or follow-up length."""
 
     NEEDED: ClassVar[tuple[str, ...]] = ("n",)
 
@@ -201,7 +202,7 @@ class TimingResult(ControlResult):
 
 
 class Controls(Strict):
-    """The results of all controls of an analysis. None: the analysis has no result for it."""
+    """The results of all controls in an analysis; None if the analysis has no result for it."""
 
     permuted: PermutedOutcome | None = None
     random: tuple[RandomFeatures, ...] = ()

@@ -1,7 +1,7 @@
 """Results of an analysis: tests, numbers by key, figures and verdict.
 
-Every number that a report may quote has a dotted key, a value, a unit and its printed form. The
-same contract and data give the same bytes.
+Every number that a report may quote has a dotted key, a value, a unit and its printed
+form. The same contract and data give identical bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ State = Literal["reproduced", "differs", "missing", "did not converge", "no seco
 
 
 class Effect(Strict):
-    """An effect with its interval, on the contract's scale; exposed against reference."""
+    """An effect with its interval, on the contract's scale, for exposed versus reference."""
 
     value: float
     lower: float
@@ -48,7 +48,7 @@ class Effect(Strict):
     @field_validator("lower", "upper", mode="before")
     @classmethod
     def _unbounded(cls, value: Any, info: ValidationInfo) -> Any:
-        """Read a limit written as null as unbounded, since JSON has no infinity."""
+        """Read a null limit as unbounded, since JSON has no infinity."""
         if value is None:
             return math.inf if info.field_name == "upper" else -math.inf
         return value
@@ -66,7 +66,7 @@ class Effect(Strict):
 
 
 class TestOutcome(Strict):
-    """Outcome of a registered test. A refusal or crash has a reason and no number."""
+    """Outcome of a registered test. A refusal or crash has a reason and no numbers."""
 
     __test__ = False
 
@@ -94,13 +94,13 @@ class TestOutcome(Strict):
 
     @property
     def estimation_note(self) -> str:
-        """Note on how the estimate was made, if not by the plain method."""
+        """Note on how the estimate was made, unless by the standard method."""
         penalized = any("Firth's penalty" in note for note in self.notes)
         return ", with Firth's penalty" if penalized else ""
 
 
 class Figure(Strict):
-    """A figure of the run, by file name, with its title and caption."""
+    """A figure in the run, by file name, with its title and caption."""
 
     file: str
     title: str
@@ -109,7 +109,7 @@ class Figure(Strict):
 
 
 class Reason(Strict):
-    """Step of the verdict's argument."""
+    """A step in the verdict's argument."""
 
     rule: str
     outcome: Literal["for", "against", "limits", "prevents"]
@@ -117,7 +117,7 @@ class Reason(Strict):
 
 
 class Answer(Strict):
-    """Answer to a question of the verdict, with the estimate that supports it."""
+    """An answer to one of the verdict's questions, with the estimate that supports it."""
 
     question: Literal["association", "independence", "relevance"]
     answer: Literal["yes", "no", "unclear", "not answered"]
@@ -125,7 +125,7 @@ class Answer(Strict):
     p: float | None = None
     text: str
     unadjusted: tuple[str, ...] = ()
-    """Labels of variables that are related to the exposure and not in the model."""
+    """Labels of variables that are related to the exposure but not in the model."""
 
 
 Word = Literal["supported", "small_effect", "not_supported", "inconclusive"]
@@ -150,8 +150,8 @@ Because = Literal[
 class Objection:
     """A reason that keeps a claim from being supported.
 
-    `words` name the reason in the badge. `any_reading` is True if it forbids every conclusion,
-    including "not supported".
+    `words` is the text for the reason in the badge. `any_reading` is True if it rules out
+    every conclusion, including "not supported".
     """
 
     because: Because
@@ -162,12 +162,12 @@ class Objection:
 
     @property
     def reason(self) -> Reason:
-        """The objection as a step of the verdict's argument."""
+        """The objection as a step in the verdict's argument."""
         return Reason(rule=self.rule, outcome="prevents", text=self.text)
 
 
 class Verdict(Strict):
-    """Word of the verdict, with the reasons and the limits."""
+    """The verdict as a word, with its reasons and limits."""
 
     verdict: Word
     because: Because
@@ -211,7 +211,7 @@ class Computed(Strict):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a result from its file; raises `InputError` if it is missing or not such a file."""
+        """Read a result from its file; raise `InputError` if it is missing or invalid."""
         try:
             return cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -225,13 +225,13 @@ class Computed(Strict):
 
 
 class AnalysisResult(Computed):
-    """Result of the analysis of a part before ledger and verdict (`analysis.json`)."""
+    """Result of analyzing a part, before ledger and verdict (`analysis.json`)."""
 
     part: Part
 
 
 class Compared(Strict):
-    """Registered number as computed by SAGE and by the second implementation."""
+    """A registered number as computed by SAGE and by the second implementation."""
 
     test: str
     field: Quantity
@@ -243,7 +243,7 @@ class Compared(Strict):
 
 
 class Reproduction(Strict):
-    """Comparison of a part's registered numbers. `by` wrote the second implementation."""
+    """Comparison of a part's registered numbers. `by` names the second implementation's author."""
 
     contract_sha256: str
     part: Part
@@ -258,11 +258,11 @@ class Reproduction(Strict):
 
 
 PREFIX = {"replication": "replicate.", "discovery": "discovery."}
-"""Key prefixes for numbers of patients other than those on whom the verdict rests."""
+"""Key prefixes for numbers in patients other than those on whom the verdict is based."""
 
 
 class Results(Computed):
-    """A finished validation: the numbers, what they mean, and under which contract."""
+    """A finished validation: its numbers, their interpretation, and the contract."""
 
     schema_version: int = 1
     hypothesis: str
@@ -273,14 +273,14 @@ class Results(Computed):
     def number(self, key: str) -> Number:
         """Return a number by key.
 
-        Raises `InputError` if the number is missing; a report that asks for it must not be built.
+        Raises `InputError` if the number is missing; a report that requests it must not be built.
         """
         if key not in self.numbers:
             raise InputError(f'no number "{key}" in the results')
         return self.numbers[key]
 
     def key(self, test: TestOutcome) -> str:
-        """Build the key prefix of a test's numbers; parts on other patients get an extra word."""
+        """Build the key prefix for a test's numbers; parts with other patients add a word."""
         other = test.part != self.tests[0].part
         return f"{PREFIX.get(test.part, '') if other else ''}{test.id}"
 
@@ -335,7 +335,7 @@ def p_text(p: float) -> str:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """Format a share in percent; 0% and 100% only if it is exactly zero or one."""
+    """Format a share as a percentage; 0% and 100% only if it is exactly zero or one."""
     text = f"{100 * share:.{digits}f}"
     while 0 < share < 1 and float(text) in (0, 100) and digits < MOST_DIGITS:
         digits += 1
@@ -347,7 +347,7 @@ MOST_DIGITS = 6
 
 
 def p_is(p: float | None, name: str = "p") -> str:
-    """Render a p-value as a relation: `p = 0.012`, `p < 0.0001`, or that there is none."""
+    """Render a p-value as a relation: `p = 0.012`, `p < 0.0001`, or a note that there is none."""
     if p is None:
         return f"{name} not available"
     text = p_text(p)
@@ -371,7 +371,7 @@ class Book:
         Raises
         ------
         InputError
-            If the key was written before.
+            If the key was already written.
         """
         if key in self.numbers:
             raise InputError(f'number "{key}" was written twice')

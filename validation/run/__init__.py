@@ -1,1 +1,1 @@
-"""Validation from start to end: prepared inputs, protocol and runner."""
+"""Complete validation runs: prepared inputs, protocol and runner."""

@@ -21,10 +21,11 @@ def require_other_patients(
 ) -> None:
     """Check that a second cohort is not the contract's own under another name.
 
-    A file shared by both cohorts is recognized by its content, whatever its name and the cohort's
-    id and description. Cohorts may share a file from which each reads its own rows (`where`); their
-    patients are then compared, if the first cohort is given. TCGA barcodes are always compared.
-    Edited, pooled and noisy copies are recognized by `validation.cohort.copies`.
+    A file shared by both cohorts is recognized by its content, regardless of its name and the
+    cohort's id and description. Cohorts may share a file from which each reads its own rows
+    (`where`); their patients are then compared if the first cohort is given. TCGA barcodes
+    are always compared. Edited, pooled and noisy copies are recognized by
+    `validation.cohort.copies`.
 
     Raises `InputError` if the same patients would be read again.
     """
@@ -35,7 +36,7 @@ def require_other_patients(
 
 
 def require_other_cohort(first: Cohort, second: Cohort) -> None:
-    """Check before a contract exists that cohorts have different patients.
+    """Check that two cohorts have different patients, before a contract exists.
 
     Raises `InputError` if the same patients would be read again.
     """

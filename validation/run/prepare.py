@@ -1,8 +1,8 @@
 """Preparation of analysis-ready inputs from a frozen contract and a cohort.
 
-The inputs contain only what the contract requires, under pseudonyms, and come with the program that
-reads them. Confirmation patients are not written before they are unlocked: data that are not
-mounted cannot be read.
+The inputs contain only the data required by the contract, under pseudonyms, and come with
+the program that reads them. Confirmation patients are not written before they are
+unlocked: data that are not mounted cannot be read.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ if __name__ == "__main__":
 
 
 def render_program(frozen: FrozenContract) -> str:
-    """Render the analysis program of a contract; the same contract always gives the same text.
+    """Render a contract's analysis program; the same contract always gives the same text.
 
-    The program expects two arguments, the folder of inputs and the folder for results.
+    The program expects two arguments, the inputs folder and the results folder.
     """
     statement = " ".join(frozen.contract.hypothesis.statement.split())
     statement = statement.replace("\\", "/").replace('"', "'")
@@ -83,10 +83,10 @@ def render_program(frozen: FrozenContract) -> str:
 def confirmation_key(frozen: FrozenContract) -> str:
     """Identify the patients in whom a hypothesis may be confirmed once, by the cohort's own files.
 
-    Seed and share are left out of the key, since another draw from the same patients would include
-    some that were seen before. The cohort's description and added feature tables are also left out,
-    since they do not change the patients. The ledger records each opening of these patients per
-    hypothesis.
+    Seed and share are left out of the key, since another draw from the same patients would
+    include some that were seen before. The cohort's description and added feature tables are
+    also left out, since they do not change the patients. The ledger records each opening of
+    these patients per hypothesis.
     """
     files = {
         digest
@@ -110,9 +110,8 @@ def prepare(
 
     Parameters
     ----------
-    part : "all" for contracts without a split; "discovery", then "confirmation" for those with a
-        split
-        (with the discovery part's `cuts`); "replication" for a second cohort
+    part : "all" for contracts without a split; "discovery", then "confirmation" for those
+        with a split (with the discovery part's `cuts`); "replication" for a second cohort
     ledger : required for "confirmation", and must contain the unlock
 
     Raises
@@ -199,10 +198,10 @@ def _required_variables(contract: Contract) -> list[str]:
 
 
 def require_variables(frozen: FrozenContract, second: Cohort) -> None:
-    """Check that a second cohort has what the primary test reads, before the first is analyzed.
+    """Check that a second cohort has the primary test's inputs, before the first is analyzed.
 
-    Raises `InputError` naming the variable, if the cohort lacks a variable or the endpoint, or if
-    an exposure became known only after the start of follow-up.
+    Raises `InputError` naming the variable if the cohort lacks a variable or the endpoint, or
+    if an exposure became known only after the start of follow-up.
     """
     contract = frozen.contract
     for exposure in contract.hypothesis.exposures:
@@ -219,7 +218,7 @@ def require_variables(frozen: FrozenContract, second: Cohort) -> None:
 def require_same_data(frozen: FrozenContract, cohort: Cohort) -> None:
     """Check that a cohort is the contract's own, with the data on which it was frozen.
 
-    Raises `InputError` if it is another cohort or a file changed; the message names which.
+    Raises `InputError` if it is another cohort or a file changed; the message names it.
     """
     if cohort.id != frozen.contract.cohort:
         raise InputError(
@@ -316,8 +315,8 @@ def _draws(
 ) -> NDArray[np.float64] | None:
     """Return (patients, draws): the nearest genes, or scores of random sets matched gene by gene.
 
-    For a single gene, all of its nearest genes are used, so that the control does not depend on the
-    seed.
+    For a single gene, all of its nearest genes are used, so that the control does not depend
+    on the seed.
     """
     composed = read_signature(use.key)
     genes = [gene for gene in _genes(cohort, use) if gene in place]

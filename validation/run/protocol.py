@@ -1,7 +1,7 @@
-"""The order in which a contract's parts may be computed: discover, unlock, confirm, replicate.
+"""Order in which a contract's parts may be computed: discover, unlock, confirm, replicate.
 
-The protocol is the same wherever a part is computed: in this process, in a sandbox, or together
-with a second implementation.
+The protocol is the same wherever a part is computed: in this process, in a sandbox, or
+together with a second implementation.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Handed(TypedDict, total=False):
 
 
 class Compute(Protocol):
-    """Callable that prepares and analyzes a part and records its tests in the ledger."""
+    """A callable that prepares and analyzes a part and records its tests in the ledger."""
 
     def __call__(self, part: Part, cohort: Cohort, handed: Handed) -> AnalysisResult: ...
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The computed parts of a contract; `main` is the one that the verdict is based on.
+    """A contract's computed parts; `main` is the part that determines the verdict.
 
     `discovery` is set if it unlocked the confirmation; `locked` is True if it did not.
     """

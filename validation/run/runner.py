@@ -1,7 +1,7 @@
 """Runner from a frozen contract to results: prepare, analyze, control errors and judge.
 
-Errors are controlled over the ledger. The analysis step is the same whether it runs here or in the
-sandbox: `collect` reads the files that it wrote.
+Errors are controlled over the ledger. The analysis step is the same whether it runs here
+or in the sandbox; `collect` reads the files that it wrote.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def run(
     """Run a frozen contract on its cohort and write `results.json` and figures.
 
     Files from an earlier run of the same contract in `out` are replaced, including its parts;
-    results of another contract are kept in a folder named by its hash. Each part's tests are in the
-    ledger before the next part is read.
+    results of another contract are kept in a folder named by its hash. Each part's tests are
+    in the ledger before the next part is read.
 
     Parameters
     ----------
     figures : if False, draw none, which halves the time; no number or verdict depends on them
-    reproduce : if False, run no second implementation and leave its rule out of the verdict, for
-        studies of the other rules over many worlds
+    reproduce : if False, run no second implementation and leave its rule out of the verdict;
+        for studies that evaluate the other rules over many worlds
 
     Raises
     ------
@@ -118,8 +118,8 @@ def set_aside(out: Path, frozen: FrozenContract) -> None:
 def clear(out: Path) -> None:
     """Remove the parts, figures and results that an earlier run left in `out`.
 
-    `finalize` judges the files in `out`, and another seed, split or replication must not enter a
-    verdict. The ledger is kept, since earlier attempts count.
+    `finalize` judges the files in `out`, and leftovers with another seed, split or
+    replication must not affect a verdict. The ledger is kept, since earlier attempts count.
     """
     (out / "results.json").unlink(missing_ok=True)
     for part in get_args(Part):
@@ -140,7 +140,7 @@ def read_analysis(folder: Path) -> AnalysisResult:
 
 
 def record_tests(frozen: FrozenContract, analysis: AnalysisResult, ledger: Ledger) -> None:
-    """Record the tests of a part in the ledger; tests already recorded add nothing."""
+    """Record a part's tests in the ledger; tests already recorded add nothing."""
     roles = ["replication" if test.part == "replication" else test.role for test in analysis.tests]
     ledger.record(
         *(
@@ -253,7 +253,7 @@ def collect(
 def _of_the_hierarchy(
     frozen: FrozenContract, main: AnalysisResult, ledger: Ledger
 ) -> dict[str, float]:
-    """Control later endpoints' p-values over the ledger, each in the primary test's place."""
+    """Control later endpoints' p-values over the ledger, each in place of the primary test's."""
     claim = frozen.contract.hypothesis
     keys = claim.secondary_endpoints if claim.hierarchy else ()
     found = {key: _q_instead(frozen, main, ledger, f"{key}.secondary") for key in keys}
@@ -275,9 +275,9 @@ def _q_instead(
 def finalize(
     results: list[tuple[FrozenContract, Path]], ledger: Ledger, *, reproduce: bool = True
 ) -> list[Results]:
-    """Judge all hypotheses of a run again, now that the ledger holds every claim.
+    """Reevaluate all hypotheses in a run, now that the ledger contains every claim.
 
-    A verdict given when the ledger was short may not survive the claims that came later.
+    A verdict reached when the ledger was short may not survive the claims added later.
     `reproduce` has the same meaning as in `collect`.
     """
     final = []

@@ -1,4 +1,4 @@
-"""Record of what an exploration looks at; viewed variables count as screened."""
+"""Record of the data viewed in an exploration; viewed variables count as screened."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Look:
-    """Variables, genes (by key) and endpoints that are shown.
+    """Variables, genes (by key) and endpoints shown to the user.
 
-    `spent` lists the endpoints that these reveal: those shown, those that share a column with them,
-    and those contained in a shown variable. `held_back` lists variables that are not shown because
-    they contain an outcome.
+    `spent` lists the endpoints that these reveal: those shown, those that share a column with
+    them, and those contained in a shown variable. `held_back` lists variables that are not
+    shown because they contain an outcome.
     """
 
     variables: tuple[str, ...]
@@ -83,7 +83,7 @@ def _holds(cohort: Cohort, key: str, endpoint: str) -> bool:
 
 
 def note_look(ledger: Ledger, cohort: Cohort, look: Look) -> None:
-    """Record in the ledger what is about to be viewed, as a screen against each spent endpoint."""
+    """Record the data about to be viewed in the ledger, as a screen against each spent endpoint."""
     if not look.spent:
         return
     patients = ledger.patients(cohort)

@@ -1,8 +1,9 @@
 """Ranking of thousands of features by their relation to survival, each in a Cox model.
 
-A first pass computes a score test of every feature given the covariates; Newton's method then fits
-all models at once (`validation.statistics.batched`). The Benjamini-Hochberg adjustment covers all
-requested features: a feature that could not be fitted counts with p = 1 and is not left out.
+A first pass computes a score test for every feature given the covariates; Newton's method
+then fits all models together (`validation.statistics.batched`). The Benjamini-Hochberg
+adjustment covers all requested features: a feature that could not be fitted counts with p
+= 1 and is not left out.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ LEAST_PRESENT = 0.5
 class ScreenResult(HazardRatios):
     """Results per feature, in the order given.
 
-    `coef` and `hr` are per standard deviation of the feature when `per_sd`, otherwise per unit; NaN
-    if `status` is not "ok". `p` is the Wald p-value, `p_score` that of the score test, and `q` the
-    Benjamini-Hochberg adjusted `p`. `n_used` is below `n` for features with missing values, which
-    are fitted on the patients that have them.
+    `coef` and `hr` are per standard deviation of the feature if `per_sd`, otherwise per unit;
+    NaN if `status` is not "ok". `p` is the Wald p-value, `p_score` that of the score test,
+    and `q` the Benjamini-Hochberg adjusted `p`. `n_used` is below `n` for features with
+    missing values, which are fitted on the patients that have them.
     """
 
     p_score: FloatArray
@@ -60,15 +61,15 @@ class ScreenResult(HazardRatios):
 
     @cached_property
     def ok(self) -> BoolArray:
-        """Mask of features that have an estimate."""
+        """Boolean mask of features that have an estimate."""
         return np.array([s == "ok" for s in self.status], dtype=bool)
 
     def ranking(self) -> IntArray:
         """Return feature positions from most to least related, with unfitted features last.
 
-        Features are ranked by the score test if the Wald test agrees, and by the larger of the two
-        p-values if they differ: for a feature driven by a handful of patients (such as a gene that
-        is silent in all other patients), the score statistic far exceeds the evidence.
+        Features are ranked by the score test if the Wald test agrees, and by the larger of the
+        two p-values if they differ: for a feature driven by a handful of patients (such as a gene
+        that is silent in all other patients), the score statistic far exceeds the evidence.
         """
         worse = np.fmax(self.p, self.p_score)
         return np.argsort(np.where(self.ok, worse, np.inf), kind="stable").astype(np.int64)
@@ -95,20 +96,20 @@ def screen(
     Parameters
     ----------
     time, event : (n,) follow-up and 0/1 flags
-    features : (n, p) a column per feature; NaN allowed up to half of a column
+    features : (n, p) a column per feature; NaN allowed in up to half of a column
     covariates : (n, q) complete
     names : p feature names (default: 0, 1, ...)
     per_sd : report per standard deviation of each feature (comparable between features)
 
     Returns
     -------
-    The results per feature. A feature that is constant, has too many missing values or an infinite
-    estimate has a `status` with the reason, and NaN for numbers.
+    The results per feature. A feature that is constant, has too many missing values or an
+    infinite estimate has a `status` with the reason, and NaN for numbers.
 
     Raises
     ------
-    NoEventsError, BadTimesError, BadEventsError, ShapeError, MissingValuesError (in covariates),
-    CollinearError, TooManyCovariatesError
+    NoEventsError, BadTimesError, BadEventsError, ShapeError,
+    MissingValuesError (in covariates), CollinearError, TooManyCovariatesError
     """
     t, e = survival_arrays(time, event)
     x = as_float(features, "features")

@@ -1,4 +1,4 @@
-"""True effects in a simulated world."""
+"""True effects planted in a simulated world."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Effects:
-    """Planted effects. Hazard ratios of 1 and odds ratios of 1 mean that nothing was planted.
+    """Planted effects. Hazard ratios or odds ratios of 1 mean that no effect was planted.
 
     The biomarker effects act equally on death and on progression, unless stated otherwise.
-    `confounding` is the correlation of the basal factor (FABP5 and the keratins) with stage: a
-    crude association then appears where there is no effect.
+    `confounding` is the correlation of the basal factor (FABP5 and the keratins) with stage:
+    a crude association then appears without a true effect.
     """
 
     fabp5_high_tls_low_hr: float = 2.0
@@ -38,7 +38,7 @@ class Effects:
 
     @classmethod
     def nothing(cls) -> Effects:
-        """Return effects with nothing related to any outcome, not even stage and age."""
+        """Return effects with no relation to any outcome, not even for stage and age."""
         return replace(
             cls().without_biomarkers(), stage_iii_hr=1.0, stage_iv_hr=1.0, age_per_decade_hr=1.0
         )

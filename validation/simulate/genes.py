@@ -1,4 +1,4 @@
-"""Genes of a simulated cohort: co-expressed modules with loadings on latent factors."""
+"""Genes in a simulated cohort: co-expressed modules with loadings on latent factors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FILLER = 240
 
 @dataclass(frozen=True)
 class Genes:
-    """Symbols, loadings on the factors (genes, factors), and log2 mean and SD of each gene."""
+    """Symbols, loadings on the factors (genes, factors), and each gene's log2 mean and SD."""
 
     symbols: tuple[str, ...]
     loadings: FloatArray
@@ -49,7 +49,7 @@ class Genes:
 
 
 def gene_table(rng: np.random.Generator) -> Genes:
-    """Build the table of all genes of a world. SIMGENE… genes represent the rest of the genome."""
+    """Build the gene table for a world. SIMGENE… genes represent the rest of the genome."""
     rows: dict[str, FloatArray] = {}
     for factor, loading, names in MODULES:
         for name in names.split():
@@ -98,7 +98,7 @@ def expression(
 
     Parameters
     ----------
-    latent : (n, factors) standard normal factors of the patients
+    latent : (n, factors) the patients' standard normal factors
     male : (n,) 1 for men
     """
     noise = np.sqrt(np.maximum(1.0 - (genes.loadings**2).sum(axis=1), 0.0))

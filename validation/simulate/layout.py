@@ -110,7 +110,7 @@ def variable_toml(
     synonyms: tuple[str, ...] = (),
     known_at: str | None = None,
 ) -> str:
-    """Render a variable stored in the column of its name; `known_at` overrides its table's."""
+    """Render a variable stored in the column with its name; `known_at` overrides its table's."""
     text = f'\n[variables.{name}]\ntable = "{table}"\ncolumn = "{name}"\nkind = "{kind}"\n'
     text += f'modality = "{modality}"\nlabel = "{label}"\n'
     if unit:
@@ -125,7 +125,7 @@ def variable_toml(
 
 
 def cohort_toml(seed: int, patients: int, slides: bool) -> str:
-    """Render the cohort's description, which states that it is simulated but not what is true."""
+    """Render the cohort's description, which reveals the simulation but not the true effects."""
     head = [
         "# SIMULATED: no row of this folder describes a real patient.",
         f'id = "simulated-bladder-{seed}"',

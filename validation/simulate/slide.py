@@ -1,8 +1,9 @@
 """Small slides painted in stain space: hematoxylin nuclei on eosin tissue, known aggregates.
 
-Optical density is the sum over two stains of concentration times color vector (Ruifrok and Johnston
-2001, Anal Quant Cytol Histol), so that color deconvolution recovers what was painted. Sizes are in
-micrometers: lymphocyte nuclei about 7 across, tumor nuclei 9 to 14, aggregates 150 to 400.
+Optical density is the sum over two stains of concentration times color vector (Ruifrok
+and Johnston 2001, Anal Quant Cytol Histol), so that color deconvolution recovers the
+painted stains. Sizes are in micrometers: lymphocyte nuclei about 7 across, tumor nuclei 9
+to 14, aggregates 150 to 400.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ Image = npt.NDArray[np.uint8]
 HEMATOXYLIN = (0.650, 0.704, 0.286)
 EOSIN = (0.072, 0.990, 0.105)
 LEVELS = 3
-"""Pyramid levels, each half the size of the one before."""
+"""Number of pyramid levels, each half the size of the previous level."""
 DESCRIPTION = "SIMULATED slide (SAGE planted-truth generator); no patient. mpp = {mpp:g}"
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """A lymphoid aggregate: center and radius in pixels of level 0, and its lymphocytes.
+    """A lymphoid aggregate: center and radius in level-0 pixels, and its lymphocytes.
 
     `core` is the radius of the germinal center in its middle, or 0 if it has none.
     """
@@ -43,7 +44,7 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class SlideTruth:
-    """True content of a slide. Positions and sizes are in pixels of level 0, areas in mm2."""
+    """True content of a slide. Positions and sizes are in level-0 pixels, areas in mm2."""
 
     path: str
     seed: int
@@ -93,16 +94,16 @@ def render_slide(
 
 
 class Painter:
-    """A piece of tissue being painted: masks of level 0, nuclei and stains.
+    """A piece of tissue being painted: level-0 masks, nuclei and stains.
 
-    `placed` lists aggregates as (x, y, radius) in pixels, `tumor` is the mask of tumor, `apart` the
-    mask of tissue that is neither tumor nor stroma, and `cores` the radius of each aggregate's
-    germinal center.
+    `placed` lists aggregates as (x, y, radius) in pixels, `tumor` is the tumor mask, `apart`
+    the mask of tissue that is neither tumor nor stroma, and `cores` the radius of each
+    aggregate's germinal center.
     """
 
     border_um = 90.0
     scattered_per_mm2 = 150.0
-    """Density of lymphocytes outside aggregates."""
+    """Density of lymphocytes outside aggregates, per mm2."""
     stain = (1.0, 1.0)
     """Factors that scale hematoxylin and eosin."""
 
@@ -121,7 +122,7 @@ class Painter:
         self.nuclei = np.zeros(self.tissue.shape, dtype=np.uint8)
 
     def grow_nests(self) -> BoolArray:
-        """Return the mask of tumor: nests in stroma, none within the aggregates."""
+        """Return the tumor mask: nests in stroma, none inside the aggregates."""
         return _nests(self.tissue, self.placed, self.mpp, self.rng)
 
     def stamp(
@@ -144,7 +145,7 @@ class Painter:
             )  # fmt: skip
 
     def find_cores(self) -> BoolArray:
-        """Return the mask of the aggregates' centers."""
+        """Return the mask of the aggregates' germinal centers."""
         cores = zip(self.placed, self.cores or [0.0] * len(self.placed), strict=True)
         return draw_discs(self.tissue.shape, [(a, b, core) for (a, b, _), core in cores])
 
@@ -154,18 +155,18 @@ class Painter:
         return scatter_points(mantles, 8.4 / self.mpp, 0.14, 0.96, self.rng)
 
     def add_nuclei(self) -> None:
-        """Draw the pale nuclei of the aggregates' centers over those of the tissue."""
+        """Draw the pale nuclei of the germinal centers over those of the tissue."""
         cores = self.find_cores()
         if cores.any():
             points = scatter_points(cores & self.tissue, 11.5 / self.mpp, 0.16, 0.93, self.rng)
             self.stamp(points, (9.5, 1.2), 0.75, 0.5)
 
     def darken(self, density: FloatArray) -> FloatArray:
-        """Change the density of hematoxylin."""
+        """Change the hematoxylin density."""
         return density
 
     def color_eosin(self) -> FloatArray:
-        """Return the density of eosin outside aggregates."""
+        """Return the eosin density outside aggregates."""
         return np.where(self.tumor, 0.42, 0.58)
 
     def find_pale(self, follicles: BoolArray) -> BoolArray:
@@ -284,7 +285,7 @@ def _nests(
     mpp: float,
     rng: np.random.Generator,
 ) -> BoolArray:
-    """Return the mask of tumor nests in stroma, with none within the aggregates."""
+    """Return the mask of tumor nests in stroma, with none inside the aggregates."""
     height, width = tissue.shape
     tumor = tissue & (smooth_noise(width, height, 150.0 / mpp, rng) > -0.1)
     y, x = np.ogrid[0:height, 0:width]
@@ -294,7 +295,7 @@ def _nests(
 
 
 def draw_discs(shape: tuple[int, ...], spots: list[tuple[float, float, float]]) -> BoolArray:
-    """Return the mask of discs given in pixels."""
+    """Return a mask with the given discs, in pixels."""
     y, x = np.ogrid[0 : shape[0], 0 : shape[1]]
     mask = np.zeros(shape, dtype=np.bool_)
     for a, b, r in spots:
@@ -330,7 +331,7 @@ def write_tiff(path: Path, image: Image, mpp: float, levels: int) -> None:
     path : path of the TIFF
     image : (height, width, 3) level 0
     mpp : µm per pixel of level 0
-    levels : number of levels, each half the size of the one before
+    levels : number of levels, each half the size of the previous level
     """
     import cv2
     import tifffile

@@ -1,8 +1,8 @@
 """A simulated bladder cohort written as an ordinary cohort folder, with its truth.
 
-The folder reads like any other (`cohort.toml`, CSV tables, slides); `cohort.toml` says
-`simulated = true`, patients are called SIM-0001 and so on, and the truth is only in `truth.json`
-and `PLANTED.md`, which no cohort reader opens.
+The folder reads like any other (`cohort.toml`, CSV tables, slides); `cohort.toml`
+declares `simulated = true`, patients are called SIM-0001 and so on, and the truth is
+stored only in `truth.json` and `PLANTED.md`, which no cohort reader opens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FOLLOW_UP_DAYS = 3650.0
 
 @dataclass(frozen=True)
 class _Patients:
-    """Everything about the patients before any values go missing."""
+    """Complete patient data, before any values are made missing."""
 
     ids: list[str]
     male: FloatArray
@@ -59,12 +59,12 @@ def write_world(
     Parameters
     ----------
     folder : created if absent; must be empty
-    seed : random seed; the same seed gives the same bytes
-    effects : what to plant (default: `Effects()`)
-    null : plant no biomarker effect at all; stage and age keep theirs, so that the known positive
-        control can fire (pass `Effects.nothing()` for a world without even those)
-    slides : number of patients with a rendered slide, which has as many lymphoid aggregates as
-        their `tls_density` implies for its tissue area
+    seed : random seed; the same seed gives identical bytes
+    effects : the effects to plant (default: `Effects()`)
+    null : plant no biomarker effects; stage and age keep theirs, so that the known-positive
+        control can detect them (pass `Effects.nothing()` for a world without even those)
+    slides : number of patients with a rendered slide, which has as many lymphoid aggregates
+        as their `tls_density` implies for its tissue area
 
     Raises
     ------
@@ -190,7 +190,7 @@ def _outcomes(
 def _slides(
     folder: Path, people: _Patients, count: int, size_px: int, seed: int
 ) -> list[SlideTruth]:
-    """Render slides of the first patients, with the aggregates that their density implies."""
+    """Render the first patients' slides, with the aggregates implied by their density."""
     if count == 0:
         return []
     (folder / "slides").mkdir()

@@ -1,15 +1,17 @@
-"""Absolute risks by a horizon in two groups: standardized, weighted for censoring, or under doubt.
+"""Absolute risks by a horizon in two groups, standardized or adjusted for censoring.
 
-Every risk comes with the contribution of each patient to its error (influence function); variances
-are sums of squared contributions.
+Every risk comes with each patient's contribution to its error (influence function);
+variances are sums of squared contributions.
 
-- Standardized risks (g-formula: Robins 1986; Ozenne and others 2020, Biometrical Journal): risks
-  predicted by a model for all patients, once as exposed and once as not, then averaged.
-- Weights for censoring (Robins and Finkelstein 2000, Biometrics): patients still followed stand for
-  those like them who were censored.
-- Risks if censored patients do better or worse than those like them who are still followed (delta
-  adjustment: Jackson and others 2014, Statistics in Medicine), in the limit of infinitely many
-  imputations: censored patients count as events in proportion to their expected risk (Efron 1967).
+- Standardized risks (g-formula: Robins 1986; Ozenne and others 2020, Biometrical
+  Journal): risks predicted by a model for all patients, once as exposed and once as not,
+  then averaged.
+- Weights for censoring (Robins and Finkelstein 2000, Biometrics): patients still followed
+  represent similar patients who were censored.
+- Risks if censored patients do better or worse than similar patients who are still
+  followed (delta adjustment: Jackson and others 2014, Statistics in Medicine), in the
+  limit of infinitely many imputations: censored patients count as events in proportion
+  to their expected risk (Efron 1967).
 """
 
 from __future__ import annotations
@@ -40,20 +42,20 @@ from validation.statistics.partial_likelihood import (
 )
 
 MOST_INTERVALS = 100
-"""Most times at which weights for censoring are renewed: every event time, or its quantiles."""
+"""Maximum number of times at which censoring weights are updated (event times or quantiles)."""
 MOST_DELTA = 10.0
-"""Largest change of the censored patients' hazard that a tipping point is searched for."""
+"""Largest change in the censored patients' hazard in the search for a tipping point."""
 
 
 @dataclass(frozen=True)
 class Risks:
-    """Risks of exposed and reference patients, (2,), and each patient's (n, 2) share in errors."""
+    """Risks in exposed and reference patients, (2,), and each patient's (n, 2) share in errors."""
 
     value: FloatArray
     error: FloatArray
 
     def estimate(self, contrast: tuple[float, float]) -> Estimate:
-        """Estimate a contrast of the two risks, with a 95% interval."""
+        """Estimate a contrast between the two risks, with a 95% interval."""
         value = float(self.value @ contrast)
         se = float(np.linalg.norm(self.error @ contrast))
         half = Z95 * se
@@ -61,7 +63,7 @@ class Risks:
 
     @property
     def difference(self) -> Estimate:
-        """The risk of exposed patients less that of reference patients."""
+        """Risk in exposed patients minus risk in reference patients."""
         return self.estimate((1.0, -1.0))
 
 
@@ -93,7 +95,7 @@ def standardized_hazards(
     horizon: float,
     entry: FloatArray | None = None,
 ) -> Risks:
-    """Standardize the risks by the horizon that a Cox model predicts over the covariates.
+    """Standardize a Cox model's predicted risks by the horizon over the covariates.
 
     Parameters
     ----------
@@ -119,7 +121,7 @@ def standardized_hazards(
 
 
 def standardized_odds(y: FloatArray, X: FloatArray, fit: LogisticFit) -> Risks:
-    """Standardize the risks that a logistic model predicts over the covariates, as for hazards."""
+    """Standardize a logistic model's predicted risks over the covariates, as for hazards."""
 
     def risk_of(design: FloatArray) -> tuple[FloatArray, FloatArray]:
         M = np.column_stack([np.ones(len(design)), design])
@@ -142,11 +144,11 @@ def weigh_censoring(
     X: FloatArray,
     names: list[str],
 ) -> tuple[list[RiskSets], float]:
-    """Weigh patients by the inverse of their probability of being uncensored so far.
+    """Weight patients by the inverse of their probability of being uncensored so far.
 
-    The probability is that of a Cox model of censoring with all columns of X; it is divided by that
-    of the first column alone, so that weights vary around one. Patients with an event count as
-    followed until it.
+    The probability comes from a Cox model for censoring with all columns of X; it is divided
+    by the probability from the first column only, so that weights vary around one. Patients
+    with an event count as followed until then.
 
     Parameters
     ----------
@@ -156,7 +158,7 @@ def weigh_censoring(
 
     Returns
     -------
-    Weighted risk sets, one per interval of time, and the largest weight.
+    Weighted risk sets, one per time interval, and the largest weight.
     """
     everyone = risk_sets(time, censored, np.arange(len(time)))
     z = X - X.mean(axis=0)
@@ -238,7 +240,7 @@ def doubted_risks(
     horizon: float,
     deltas: tuple[float, float],
 ) -> Risks:
-    """Estimate risks if, once censored, the hazards of the two groups change by these factors.
+    """Estimate risks if the two groups' hazards change by these factors after censoring.
 
     With factors of 1 these are the Kaplan-Meier risks. Patients whose outcome is unknown are
     censored at time 0.
@@ -282,9 +284,9 @@ def tipping_delta(
 
     Parameters
     ----------
-    difference_at : function of the factor
+    difference_at : function that returns the difference for a factor
     sign : sign of the difference at factor 1
-    up : whether to search among factors above 1, else below it
+    up : if True, search among factors above 1, otherwise below 1
 
     Returns
     -------

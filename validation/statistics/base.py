@@ -23,7 +23,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Z95 = float(ndtri(0.975))
-"""Normal quantile of a two-sided 95% interval."""
+"""Normal quantile for a two-sided 95% interval."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class HazardRatios:
 
 
 def two_sided(z: float) -> float:
-    """Compute the two-sided p-value of a standard normal statistic."""
+    """Compute the two-sided p-value for a standard normal statistic."""
     return float(2.0 * ndtr(-abs(z)))
 
 
@@ -82,7 +82,7 @@ def chi2_test(statistic: float, df: int) -> TestResult:
 
 
 def difference_test(difference: FloatArray, covariance: FloatArray) -> TestResult:
-    """Test by chi-squared that observed minus expected events are zero in all k groups.
+    """Test by chi-squared whether observed minus expected events are zero in all k groups.
 
     Raises `EmptyGroupError` if no two groups were ever at risk at the same time.
     """
@@ -112,7 +112,7 @@ def ranks(x: FloatArray) -> FloatArray:
 
 
 def as_float(values: npt.ArrayLike, what: str) -> FloatArray:
-    """Convert values to a float array; reject strings in a numeric column, naming the column."""
+    """Convert values to a float array, rejecting strings in a numeric column by its name."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as err:
@@ -171,9 +171,9 @@ def survival_arrays(
 
 
 def entry_array(entry: npt.ArrayLike | None, time: FloatArray) -> FloatArray | None:
-    """Check times from which patients are at risk (delayed entry), in the unit of `time`.
+    """Check the times from which patients are at risk (delayed entry), in the unit of `time`.
 
-    Raises `BadTimesError` if anyone enters at or after the end of follow-up.
+    Raises `BadTimesError` if any patient enters at or after the end of follow-up.
     """
     if entry is None:
         return None
@@ -186,7 +186,7 @@ def entry_array(entry: npt.ArrayLike | None, time: FloatArray) -> FloatArray | N
 def group_codes(
     group: npt.ArrayLike, n: int, *, at_least: int = 2
 ) -> tuple[IntArray, tuple[str, ...]]:
-    """Encode group labels as codes 0..k-1 in sorted order, and return the codes with the names.
+    """Encode group labels as codes 0..k-1 in sorted order; return the codes and the names.
 
     Raises `EmptyGroupError` if fewer than `at_least` groups contain a patient.
     """
@@ -204,7 +204,7 @@ def group_codes(
 
 
 def design(X: npt.ArrayLike, names: Sequence[str], n: int) -> tuple[FloatArray, tuple[str, ...]]:
-    """Validate an (n, k) design matrix: complete, with no constant column.
+    """Validate an (n, k) design matrix: complete, without constant columns.
 
     Parameters
     ----------

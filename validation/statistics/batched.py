@@ -1,8 +1,8 @@
-"""Thousands of Cox models fitted at once, one feature each, on the same patients and covariates.
+"""Thousands of Cox models fitted together, one per feature, with shared patients and covariates.
 
-All models share their risk sets, so a Newton step for a block of features is a handful of array
-operations over (patients, features). Ties are handled by Efron's method. Blocks run in threads,
-since numpy releases the global interpreter lock.
+All models share their risk sets, so a Newton step for a block of features is a handful of
+array operations over (patients, features). Ties are handled by Efron's method. Blocks run
+in threads, since numpy releases the global interpreter lock.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _plan(sets: RiskSets, covariates: FloatArray, null_coef: FloatArray) -> _Pla
 
 
 def _risk_sums(plan: _Plan, values: FloatArray) -> FloatArray:
-    """Compute Efron-adjusted sums over the risk set of each event, (events, features)."""
+    """Compute Efron-adjusted sums over the risk set for each event, (events, features)."""
     found: FloatArray = np.cumsum(np.add.reduceat(values, plan.segments, axis=0), axis=0)
     if len(plan.tied):
         found = found[plan.group]

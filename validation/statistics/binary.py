@@ -106,7 +106,7 @@ def outcome(y: npt.ArrayLike) -> BoolArray:
 
 
 def _fit(x: FloatArray, y: FloatArray, *, firth: bool, null: bool = False) -> Maximum:
-    """Fit the design x, whose first column is the intercept, or the intercept alone if `null`."""
+    """Fit the design x, whose first column is the intercept, or only the intercept if `null`."""
 
     def evaluate(beta: FloatArray) -> Likelihood:
         eta = x @ beta

@@ -1,4 +1,4 @@
-"""Percentile bootstrap intervals (Efron 1987, J Am Stat Assoc): patients are resampled."""
+"""Percentile bootstrap intervals by resampling patients (Efron 1987, J Am Stat Assoc)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sage.core.seeds import generator
 from validation.statistics.errors import ConvergenceError, ShapeError, StatisticsError
 
 MOST_FAILED = 0.05
-"""Share of the resamples that may fail; more would leave out the difficult samples."""
+"""Maximum share of resamples that may fail; excluding more would omit the difficult samples."""
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """The statistic on all patients, with its 95% interval."""
+    """A statistic for all patients, with its 95% interval."""
 
     value: float
     lower: float
@@ -28,14 +28,14 @@ class Bootstrap:
 def bootstrap(
     statistic: Callable[..., float], *arrays: npt.ArrayLike, times: int = 1000, seed: int = 0
 ) -> Bootstrap:
-    """Compute a bootstrap interval of `statistic(*arrays)`, resampling rows of all arrays together.
+    """Compute a bootstrap interval for `statistic(*arrays)`, resampling array rows together.
 
-    A resample on which the statistic raises an error (for example because it has no events) counts
-    as failed.
+    A resample on which the statistic raises an error (for example because it has no events)
+    counts as failed.
 
     Parameters
     ----------
-    statistic : function of the resampled arrays, in their order, that returns a number
+    statistic : function that takes the resampled arrays, in their order, and returns a number
     arrays : arrays of n rows each, resampled together
 
     Raises

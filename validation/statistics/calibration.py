@@ -77,14 +77,15 @@ def baseline_hazard(
 def brier(time: npt.ArrayLike, event: npt.ArrayLike, survival: npt.ArrayLike, when: float) -> float:
     """Compute the Brier score at `when`, weighted for censoring; 0 is perfect.
 
-    The score averages S^2 / G(T) for patients with an event by `when` and (1 - S)^2 / G(when) for
-    patients followed beyond it, where S is the predicted survival and G the censoring survival.
+    The score averages S^2 / G(T) for patients with an event by `when` and (1 - S)^2 / G(when)
+    for patients followed beyond it, where S is the predicted survival and G the censoring
+    survival.
 
     Parameters
     ----------
     time : (n,) follow-up, in any unit
     event : (n,) 1 if follow-up ends in the event
-    survival : (n,) predicted probability of being free of the event at `when`
+    survival : (n,) predicted probability of being event-free at `when`
     when : time of the score, in the unit of `time`
 
     Raises
@@ -92,7 +93,7 @@ def brier(time: npt.ArrayLike, event: npt.ArrayLike, survival: npt.ArrayLike, wh
     ShapeError
         If a prediction is not a probability.
     BadTimesError
-        If nobody is followed beyond `when`.
+        If no patient is followed beyond `when`.
     """
     t, e = survival_arrays(time, event)
     s = as_float(survival, "survival")
@@ -117,20 +118,21 @@ def calibration(
     *,
     groups: int = 5,
 ) -> Calibration:
-    """Compare predicted survival at `when` with Kaplan-Meier in equal groups of predicted risk.
+    """Compare predicted survival at `when` with Kaplan-Meier in equal-sized risk groups.
 
     Parameters
     ----------
     time : (n,) follow-up, in any unit
     event : (n,) 1 if follow-up ends in the event
-    survival : (n,) predicted probability of being free of the event at `when`
+    survival : (n,) predicted probability of being event-free at `when`
     when : time of the prediction, in the unit of `time`
-    groups : number of groups of equal size; equal predictions stay together, so there may be fewer
+    groups : number of groups of equal size; equal predictions stay together, so there may be
+        fewer
 
     Returns
     -------
-    For each group, the patients and the predicted and observed risk at `when`, the latter with 95%
-    limits; for all patients together, the ratio, the slope and the Brier score.
+    For each group, the patients and the predicted and observed risk at `when`, the latter
+    with 95% limits; for all patients together, the ratio, the slope and the Brier score.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Competing risks: cumulative incidence, Gray's test, cause-specific hazards.
 
-Aalen and Johansen 1978 (Scand J Stat); Gray 1988 (Annals of Statistics). The cause-specific hazard
-is suited to questions of etiology; the subdistribution (Gray's test, and Fine and Gray's model in
-`fine_gray`) is suited to prognosis.
+Aalen and Johansen 1978 (Scand J Stat); Gray 1988 (Annals of Statistics). The
+cause-specific hazard is suited to questions of etiology; the subdistribution hazard
+(Gray's test, and the Fine-Gray model in `fine_gray`) is suited to prognosis.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CumulativeIncidence:
     n_events: int
 
     def index_at(self, when: npt.ArrayLike) -> IntArray:
-        """Return the index of the last time at or before each of `when`, or -1 if there is none."""
+        """Return the index of the last time at or before each time in `when`, or -1 if none."""
         found = np.searchsorted(self.times, np.asarray(when, dtype=np.float64), side="right") - 1
         return np.asarray(found, dtype=np.int64)
 
@@ -55,9 +55,9 @@ def causes(
     Parameters
     ----------
     time : (n,) follow-up, in any unit
-    status : (n,) 0 censored, or the number of the cause
+    status : (n,) 0 if censored, otherwise the number of the cause
     cause : the number of the cause of interest
-    need_events : whether to reject data in which nobody had that cause
+    need_events : whether to reject data without an event from that cause
 
     Returns
     -------
@@ -66,7 +66,7 @@ def causes(
     Raises
     ------
     BadEventsError, NoEventsError
-        The latter if nobody had an event of `cause` and `need_events` is set.
+        The latter if there was no event from `cause` and `need_events` is set.
     """
     values = as_float(status, "status")
     if np.isnan(values).any() or (values < 0).any() or (values != np.round(values)).any():
@@ -93,15 +93,15 @@ def aalen_johansen(
 ) -> CumulativeIncidence:
     """Estimate cumulative incidence of `cause`: sum over t_j <= t of S(t_j-) d_cause,j / n_j.
 
-    S is the Kaplan-Meier estimate for any event. The variance uses the delta method (Marubini and
-    Valsecchi 1995); limits are computed on the log(-log) scale.
+    S is the Kaplan-Meier estimate for any event. The variance uses the delta method (Marubini
+    and Valsecchi 1995); limits are computed on the log(-log) scale.
 
     Parameters
     ----------
     status : (n,) 0 if censored, otherwise the number of the cause
     entry : (n,) delayed entry, in the unit of time
-    need_events : whether to reject a sample without an event of this cause; otherwise its curve
-        stays at zero
+    need_events : whether to reject a sample without an event from this cause; otherwise its
+        curve stays at zero
     """
     t, codes = causes(time, status, cause, need_events=need_events)
     started = entry_array(entry, t)
@@ -152,12 +152,12 @@ def gray_test(
     group: npt.ArrayLike,
     cause: int = 1,
 ) -> TestResult:
-    """Run Gray's test of equal cumulative incidence of a cause in two or more groups (rho = 0).
+    """Run Gray's test for equal cumulative incidence of a cause in two or more groups (rho = 0).
 
-    The test resembles the log-rank test, with R_k(t) = n_k(t) (1 - F_k(t-)) / S_k(t-) in place of
-    the number at risk: patients who had a competing event still count, corrected for censoring.
-    Observed minus expected events are compared with Gray's covariance, giving a chi-squared
-    statistic with k - 1 degrees of freedom. Results match R's cmprsk::cuminc.
+    The test resembles the log-rank test, with R_k(t) = n_k(t) (1 - F_k(t-)) / S_k(t-) in
+    place of the number at risk: patients who had a competing event still count, corrected for
+    censoring. Observed minus expected events are compared with Gray's covariance, giving a
+    chi-squared statistic with k - 1 degrees of freedom. Results match R's cmprsk::cuminc.
 
     Parameters
     ----------

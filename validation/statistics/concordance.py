@@ -19,18 +19,18 @@ _RUN = 16
 def concordant_pairs(
     t: FloatArray, e: BoolArray, risk: FloatArray, first: FloatArray, second: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Sum the weights of concordant and comparable pairs, for m weightings at once.
+    """Sum the weights of concordant and comparable pairs, for m weightings simultaneously.
 
-    A pair is comparable when the earlier time is an event, or when the times are equal and only one
-    of the two is an event. Equal risks count half. With the patients in descending order of time,
-    the partners of an event are the first p patients. Splitting p into runs of 1, 2, 4, ...
-    patients (its binary digits) turns every sum over partners into sums over sorted runs, which
-    takes O(n log^2 n).
+    A pair is comparable if the earlier time is an event, or if the times are equal and only
+    one of the two is an event. Equal risks count half. With the patients in descending order
+    of time, the partners of an event are the first p patients. Splitting p into runs of 1, 2,
+    4, ... patients (its binary digits) turns every sum over partners into sums over sorted
+    runs, which takes O(n log^2 n).
 
     Parameters
     ----------
     t, e, risk : (n,)
-    first : (n, m) weight of each patient as the earlier event of a pair
+    first : (n, m) weight of each patient as the earlier event in a pair
     second : (n, m) weight of each patient as the later event
     """
     n = len(t)
@@ -71,7 +71,7 @@ def concordant_pairs(
 def _pairs(
     t: FloatArray, e: BoolArray, risk: FloatArray, weight: FloatArray
 ) -> tuple[float, float]:
-    """Sum the pairs of a single weighting, that of the earlier event."""
+    """Sum the pairs for a single weighting, that of the earlier event."""
     right, pairs = concordant_pairs(t, e, risk, weight[:, None], np.ones((len(t), 1)))
     return float(right[0]), float(pairs[0])
 
@@ -122,15 +122,15 @@ def uno(
 ) -> float:
     """Compute Uno's C, in which each pair is weighted by 1 / G(t)^2.
 
-    G is the censoring survival. Unlike Harrell's C, Uno's does not depend on the censoring of the
-    study. Pairs beyond `tau` are left out (default: all pairs count).
+    G is the censoring survival. Unlike Harrell's C, Uno's does not depend on the study's
+    censoring. Pairs beyond `tau` are left out (default: all pairs count).
 
     Parameters
     ----------
     time : (n,) follow-up, in any unit
     event : (n,) 1 if follow-up ends in the event
     risk : (n,) score, higher for patients expected to fail earlier
-    tau : largest time of a pair, in the unit of `time`
+    tau : largest time in a pair, in the unit of `time`
 
     Returns
     -------
@@ -139,7 +139,7 @@ def uno(
     Raises
     ------
     BadTimesError
-        If nobody is censored after an event, since its weight would be infinite.
+        If G is zero at an event, whose weight would then be infinite.
     NoEventsError
         If no two patients can be compared.
     """

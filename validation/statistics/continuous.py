@@ -125,7 +125,7 @@ def linear(
 
 @dataclass(frozen=True)
 class RankResult:
-    """Result of a rank test, and for two groups the probability that the second is higher."""
+    """Result of a rank test and, for two groups, the probability that the second is higher."""
 
     test: TestResult
     superiority: float

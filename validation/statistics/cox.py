@@ -1,8 +1,9 @@
 """Cox proportional hazards with Efron ties, strata, delayed entry and Firth's penalty.
 
-The model is h(t | x) = h0(t) exp(x'beta); beta maximizes the partial likelihood (Cox 1972) by
-Newton's method on standardized covariates. The plain model has Wald intervals and tests; with
-Firth's penalty they come from the profile of the penalized likelihood.
+The model is h(t | x) = h0(t) exp(x'beta); beta maximizes the partial likelihood (Cox
+1972) by Newton's method on standardized covariates. The plain model has Wald intervals
+and tests; with Firth's penalty, intervals and tests come from the profile of the
+penalized likelihood.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class CoxFit(HazardRatios):
     """A fitted Cox model.
 
     `p` is the Wald p-value, or that of the penalized likelihood ratio with Firth's penalty;
-    `interval` names the method behind `lower` and `upper`, the limits of the hazard ratio.
-    `converged` is False, with a `reason`, when the numbers must not be reported.
+    `interval` names the method used for `lower` and `upper`, the limits of the hazard ratio.
+    `converged` is False, with a `reason`, if the numbers must not be reported.
     """
 
     converged: bool
@@ -113,7 +114,7 @@ def _prepare(
 def _refuse_hopeless(
     x: FloatArray, e: BoolArray, names: Sequence[str], penalty: str | None
 ) -> None:
-    """Reject data from which no likelihood can be estimated, before fitting."""
+    """Reject data for which no likelihood can be estimated, before fitting."""
     n_events, k = int(e.sum()), x.shape[1]
     if k >= n_events:
         raise TooManyCovariatesError(
@@ -158,16 +159,16 @@ def cox(
     penalty : "firth" for few events or separation
     entry : (n,) delayed entry, in the unit of time
     cluster : (n,) labels of rows that belong together (slides of a patient, patients at a
-        site); standard errors, limits and p-values use the sandwich estimator of Lin and Wei 1989,
-        and
-        `robust_score` is its score test; the likelihood ratio still treats rows as independent
+        site); standard errors, limits and p-values use the sandwich estimator of Lin and Wei
+        1989, and `robust_score` is its score test; the likelihood ratio still treats rows as
+        independent
     interval : by default Wald for the plain model, profile for Firth's
     start : (k,) coefficients near the maximum, if known
 
     Raises
     ------
-    NoEventsError, ConstantFeatureError, CollinearError, TooManyCovariatesError, SeparationError,
-    ConvergenceError, MissingValuesError, BadTimesError, BadEventsError
+    NoEventsError, ConstantFeatureError, CollinearError, TooManyCovariatesError,
+    SeparationError, ConvergenceError, MissingValuesError, BadTimesError, BadEventsError
     """
     t, e, sets = _prepare(time, event, strata, entry)
     x, labels = design(X, names, len(t))
@@ -239,10 +240,10 @@ def null_scores(
     names: Sequence[str],
     strata: npt.ArrayLike | None = None,
 ) -> FloatArray:
-    """Return the (n,) martingale residuals of a model of the covariates alone.
+    """Return the (n,) martingale residuals of a model with only the covariates.
 
-    Their sum weighted by a further variable is the score statistic of adding it. A patient of a
-    stratum without events has 0. Parameters and errors are those of `cox`.
+    Their sum weighted by another variable is the score statistic for adding that variable. A
+    patient in a stratum without events has 0. Parameters and errors are those of `cox`.
     """
     fit = cox(time, event, X, names, strata=strata)
     _, _, sets = _prepare(time, event, strata, None)
@@ -312,8 +313,8 @@ def _profile(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Find profile likelihood limits, where twice its drop reaches chi-squared, and LR p-values.
 
-    The slope of the profile is the score of the fixed coefficient (envelope theorem), so each limit
-    is found by Newton's method, kept inside a bracket.
+    The slope of the profile is the fixed coefficient's score (envelope theorem), so each
+    limit is found by Newton's method, kept inside a bracket.
     """
     k = len(best.beta)
     target = best.at.value - float(chdtri(1, 0.05)) / 2.0

@@ -1,9 +1,9 @@
-"""Cut-points selected by looking at the outcome, with p-values corrected for the search.
+"""Cut-points selected using the outcome, with p-values corrected for the search.
 
-Searching for the best cut inflates the false positive rate several times over (Altman and others
-1994, J Natl Cancer Inst). Two corrections: the asymptotic p of Lausen and Schumacher 1992
-(Biometrics) for maximally selected rank statistics, and the permutation distribution of the
-maximum.
+Searching for the best cut inflates the false positive rate several times over (Altman and
+others 1994, J Natl Cancer Inst). Two corrections are available: the asymptotic p of
+Lausen and Schumacher 1992 (Biometrics) for maximally selected rank statistics, and the
+permutation distribution of the maximum.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOWER, UPPER = 0.1, 0.9
 class Cutpoint:
     """The selected cut (values above it are high) and its p-values.
 
-    `p_uncorrected` must never be reported alone.
+    `p_uncorrected` must never be reported by itself.
     """
 
     cut: float
@@ -42,7 +42,7 @@ def logrank_scores(
 ) -> FloatArray:
     """Compute log-rank scores: event flag minus Nelson-Aalen hazard while the patient is at risk.
 
-    Patients are at risk from the start, or from their time of `entry`.
+    Patients are at risk from the start, or from their `entry` time.
     """
     times, inverse = np.unique(time, return_inverse=True)
     at_risk = numbers_at_risk(time, times, entry)

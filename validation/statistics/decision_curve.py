@@ -1,8 +1,8 @@
-"""Net benefit of acting on a predicted risk, compared with treating everybody or nobody.
+"""Net benefit of acting on a predicted risk, compared with treating all or no patients.
 
-Vickers and Elkin 2006 (Medical Decision Making); Vickers and others 2008 (BMC Medical Informatics
-and Decision Making) for censored outcomes: the risk among those above a threshold is estimated by
-Kaplan-Meier.
+Vickers and Elkin 2006 (Medical Decision Making); Vickers and others 2008 (BMC Medical
+Informatics and Decision Making) for censored outcomes: the risk among patients above a
+threshold is estimated by Kaplan-Meier.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def net_benefit(
 ) -> FloatArray:
     """Compute the net benefit of treating patients whose predicted risk reaches each threshold.
 
-    The net benefit is s * (F - (1 - F) * t / (1 - t)), where s is the share of patients at or above
-    threshold t and F their Kaplan-Meier risk by `when`: per patient, true positives minus false
-    positives weighted by the odds of the threshold. To treat everybody, pass a risk of 1 for all;
-    treating nobody has net benefit 0.
+    The net benefit is s * (F - (1 - F) * t / (1 - t)), where s is the share of patients at or
+    above threshold t and F their Kaplan-Meier risk by `when`: per patient, true positives
+    minus false positives weighted by the odds at the threshold. To treat all patients, pass a
+    risk of 1 for each; treating none has net benefit 0.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def net_benefit(
     Raises
     ------
     BadTimesError
-        If nobody is followed to `when`.
+        If no patient is followed to `when`.
     """
     t, e = survival_arrays(time, event, need_events=False)
     predicted, at = as_float(risk, "risk"), as_float(thresholds, "thresholds")

@@ -1,7 +1,7 @@
-"""Named errors of the statistics, for data that do not support the requested number.
+"""Named statistics errors, for data that do not support the requested number.
 
-Each class has a `code` that a verdict can carry as its reason. All are `InputError`s: the remedy is
-in the data or the plan, and retrying never helps.
+Each class has a `code` that a verdict can use as its reason. All are `InputError`s: the
+remedy is in the data or the plan, and retrying never helps.
 """
 
 from __future__ import annotations
@@ -12,72 +12,72 @@ from sage.core.errors import InputError
 
 
 class StatisticsError(InputError):
-    """The data do not allow this statistic."""
+    """Base class of errors for data that do not allow a statistic."""
 
     code: ClassVar[str] = "statistics"
 
 
 class BadTimesError(StatisticsError):
-    """Times that are negative, not finite or implausible for their unit."""
+    """Error for times that are negative, not finite or implausible for their unit."""
 
     code = "bad_times"
 
 
 class BadEventsError(StatisticsError):
-    """Event flags other than 0 and 1 (or False and True)."""
+    """Error for event flags other than 0 and 1 (or False and True)."""
 
     code = "bad_events"
 
 
 class ShapeError(StatisticsError):
-    """Arrays of different length, or too few rows."""
+    """Error for arrays with different lengths or too few rows."""
 
     code = "shape"
 
 
 class MissingValuesError(StatisticsError):
-    """NaN or infinity where complete rows are required."""
+    """Error for NaN or infinity where complete rows are required."""
 
     code = "missing_values"
 
 
 class NoEventsError(StatisticsError):
-    """Nobody had the event, so nothing can be estimated."""
+    """Error raised if no patient had the event, so nothing can be estimated."""
 
     code = "no_events"
 
 
 class EmptyGroupError(StatisticsError):
-    """A comparison in which one side has no patients."""
+    """Error for a comparison in which a group has no patients."""
 
     code = "empty_group"
 
 
 class ConstantFeatureError(StatisticsError):
-    """A feature with a single value among the analyzed patients."""
+    """Error for a feature with a single value among the analyzed patients."""
 
     code = "constant_feature"
 
 
 class CollinearError(StatisticsError):
-    """Covariates that are linear combinations of each other."""
+    """Error for covariates that are linear combinations of each other."""
 
     code = "collinear"
 
 
 class TooManyCovariatesError(StatisticsError):
-    """At least as many covariates as events."""
+    """Error raised if there are at least as many covariates as events."""
 
     code = "too_many_covariates"
 
 
 class SeparationError(StatisticsError):
-    """A covariate that orders or splits the events perfectly: its coefficient is infinite."""
+    """Error for a covariate that separates the events perfectly, with an infinite coefficient."""
 
     code = "separation"
 
 
 class ConvergenceError(StatisticsError):
-    """The likelihood could not be maximized."""
+    """Error raised if the likelihood could not be maximized."""
 
     code = "no_convergence"

@@ -37,8 +37,8 @@ from validation.statistics.newton import Likelihood, maximize
 class FineGray(HazardRatios):
     """Subdistribution hazard ratios with Fine and Gray's standard errors.
 
-    `competing` is 0 if nobody had another event: the model is then a Cox model with Breslow's ties
-    and a robust variance.
+    `competing` is 0 if no patient had another event: the model is then a Cox model with
+    Breslow's ties and a robust variance.
     """
 
     competing: int

@@ -28,7 +28,7 @@ def outcome_predictors(
 ) -> FloatArray:
     """Compute (n, 2) predictors: event flag and Nelson-Aalen hazard while the patient is at risk.
 
-    Patients are at risk from the start, or from their time of `entry`.
+    Patients are at risk from the start, or from their `entry` time.
     """
     t, e = survival_arrays(time, event)
     flags = e.astype(np.float64)
@@ -89,12 +89,13 @@ def impute(
 ) -> list[FloatArray]:
     """Return `m` completed copies of X, with NaN filled by chained equations.
 
-    The products of the other covariates with the last outcome predictor (the cumulative hazard) are
-    also predictors, as White and Royston advise. Strong effects (hazard ratios near 2 per standard
-    deviation) are still estimated about a tenth too close to no effect, which is conservative.
+    The products of the other covariates with the last outcome predictor (the cumulative
+    hazard) are also predictors, as White and Royston advise. Strong effects (hazard ratios
+    near 2 per standard deviation) are still estimated about a tenth too close to no effect,
+    which is conservative.
 
-    Columns that contain only 0 and 1 are drawn from logistic models, other columns by predictive
-    mean matching, so that imputed values are always values that occur in the data.
+    Columns that contain only 0 and 1 are drawn from logistic models, other columns by
+    predictive mean matching, so that imputed values always occur in the data.
 
     Parameters
     ----------
@@ -104,7 +105,8 @@ def impute(
     Raises
     ------
     MissingValuesError
-        If a column is missing in more than half of the patients: imputation would invent it.
+        If a column is missing in more than half of the patients, since imputation would
+        invent it.
     """
     x = as_float(X, "covariates")
     if x.ndim != 2 or x.shape[1] != len(names):

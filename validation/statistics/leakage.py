@@ -1,24 +1,25 @@
 """Detection of variables that reveal the outcome or the length of follow-up.
 
-Such a variable is not a baseline variable. A variable fixed before follow-up began can reveal who
-has the event, and when. It cannot reveal who is censored when: the hazard of censoring does not
-depend on it, unless censoring itself depends on risk. Each variable is therefore given two hazard
-models, one of the event and one of censoring.
+Such a variable is not a baseline variable. A variable fixed before follow-up began can
+reveal which patients have the event, and when. It cannot reveal which patients are
+censored when: the hazard of censoring does not depend on it, unless censoring itself
+depends on risk. Two hazard models are therefore fitted to each variable, one for the
+event and one for censoring.
 
-- Related to both in the same direction, and to the follow-up time among patients with and without
-  the event: the variable grew with follow-up ("ever transplanted", number of visits, last known
-  value).
-- Related to the event more closely than any marker is, although its carriers are not censored: the
-  variable was recorded after the event, or is the event under another name.
+- Related to both in the same direction, and to the follow-up time among patients with and
+  without the event: the variable grew with follow-up ("ever transplanted", number of
+  visits, last known value).
+- Related to the event more closely than any marker is, although its carriers are not
+  censored: the variable was recorded after the event, or is the event under another name.
 - Known for patients with the event and unknown for the rest, or the reverse.
 
-A yes-or-no variable that is rare among patients who left early, for whatever reason, is the classic
-sign of immortal time: treated patients had to live until treatment (Gail 1972, Annals of Internal
-Medicine, on heart transplantation). In small cohorts with few censored patients, only this sign can
-be seen.
+A yes/no variable that is rare among patients who left early, for whatever reason, is the
+classic sign of immortal time: treated patients had to live until treatment (Gail 1972,
+Annals of Internal Medicine, on heart transplantation). In small cohorts with few censored
+patients, only this sign can be detected.
 
-The limits are set so that 400 honest variables from 40 public cohorts stay below them; see
-`docs/cohorts.md` for the measurements.
+The limits are set so that 400 genuine baseline variables from 40 public cohorts stay
+below them; see `docs/cohorts.md` for the measurements.
 """
 
 from __future__ import annotations
@@ -37,36 +38,39 @@ FEWEST = 30
 """Minimum number of patients with a known value for a leak to be reported."""
 FEWEST_EVENTS = 8
 ASSOCIATED = 3.0
-"""Standard errors from no effect below which only a value that had to be reached is looked for."""
+"""Standard errors from no effect below which only values that had to be reached are considered."""
 MISLEADS = 1.96
-"""Standard errors from no effect; a variable that is not associated cannot mislead."""
+"""Standard errors from no effect above which a variable counts as associated and may mislead."""
 BEYOND_MARKERS = 0.88
-"""Concordance of a single variable. The best honest variable among 318 reached 0.85 (16 events)."""
+"""Concordance that no single genuine baseline variable reaches.
+
+The best among 318 such variables reached 0.85 (16 events).
+"""
 REVEALS_THE_EVENT = 0.85
-"""Area under the curve for the event flag, regardless of when the event happened."""
+"""Area under the curve for the event flag, regardless of the event time."""
 REVEALS_NOISILY = 0.78
-"""The same area, if almost none of the variable's carriers is censored."""
+"""The same area, if almost none of the variable's carriers are censored."""
 REVEALS_A_BINARY_OUTCOME = 0.97
 SLOPE = 0.3
-"""Smallest log hazard ratio per standard deviation, of the event or of censoring, that counts."""
+"""Minimum absolute log hazard ratio per SD, for the event or for censoring, that counts."""
 FOLLOWS_THE_TIME = 0.6
 """Rank correlation with time among patients with the event."""
 EARLY = 0.1
-"""Share of the patients who left first, for whatever reason."""
+"""Share of patients who left first, for whatever reason, that counts as early."""
 WAITS = (0.02, 0.05, 0.1, 0.2)
-"""Mean waiting times for a treatment that are tried, as quantiles of follow-up."""
+"""Candidate mean waiting times for a treatment, as quantiles of follow-up."""
 AWAITED = 6.0
-"""Log-likelihood gain, in explaining who leaves, of a wait over a baseline variable."""
+"""Minimum log-likelihood gain, for who leaves, of a waiting model over a baseline variable."""
 CENSORED_TOO = 0.5
-"""Minimum part of that gain that must come from censored patients."""
+"""Minimum part of the `AWAITED` gain that must come from censored patients."""
 IMMORTAL = (0.1, 0.4)
-"""Early hazard ratio for leaving (estimate and upper limit) below what any treatment achieves."""
+"""Early hazard ratio for leaving (estimate and upper limit) lower than any treatment achieves."""
 STEPS = 12
-"""Most values of a count or grade, each of which is tried as something that had to be reached."""
+"""Maximum number of values of a count or grade, each tested as a value that had to be reached."""
 STRONGEST = 0.25
-"""Hazard ratio for leaving that no more than a few treatments and markers exceed."""
+"""Hazard ratio for leaving that only a few treatments and markers exceed in strength."""
 ABSENT = 1e-3
-"""Probability, over all values, that nobody on the safer side is among the first who leave."""
+"""Probability, over all values, that no patient in the safer group is among the first to leave."""
 FOLLOWS_THE_EVENT = 0.5
 """Difference in the share of known values between patients with and without the event."""
 
@@ -84,7 +88,7 @@ def find_leak(values: FloatArray, event: FloatArray, time: FloatArray | None = N
 
     Parameters
     ----------
-    values : (n,) numbers or codes 0/1; NaN if unknown
+    values : (n,) numbers or 0/1 codes; NaN if unknown
     event : (n,) 1 for the event, 0 if censored, 2 for a competing event
     time : (n,) follow-up, in any unit; None for an outcome that is not time to event
     """
@@ -151,9 +155,9 @@ def _in_time(x: FloatArray, e: FloatArray, t: FloatArray, auc: float) -> Leak | 
 
 
 def _immortal(z: FloatArray, t: FloatArray) -> str | None:
-    """Detect a safer side that had to be reached alive.
+    """Detect a safer group that patients could only reach by staying alive.
 
-    The sign is that almost nobody on that side left early.
+    The sign is that almost no patients in that group left early.
     """
     from scipy.stats import beta
 
@@ -175,8 +179,9 @@ def _immortal(z: FloatArray, t: FloatArray) -> str | None:
 def _detect_absent(z: FloatArray, t: FloatArray) -> str | None:
     """Detect a value that had to be reached, such as six months of treatment or a last cycle.
 
-    Nobody who has reached it is among the first who leave, although later such patients leave. The
-    probability of that is computed with the hazard ratio found later, or `STRONGEST` if smaller.
+    No patient who has reached it is among the first to leave, although some of these patients
+    leave later. The probability of this is computed with the hazard ratio found later, or
+    `STRONGEST` if smaller.
     """
     values = np.unique(z)
     if len(values) > STEPS:
@@ -201,14 +206,14 @@ def _detect_absent(z: FloatArray, t: FloatArray) -> str | None:
 
 
 def _detect_awaited(z: FloatArray, e: FloatArray, t: FloatArray) -> str | None:
-    """Detect an exposure whose safer side requires follow-up, such as a treatment that is awaited.
+    """Detect an exposure whose safer group requires follow-up, such as a treatment with a wait.
 
-    If waits are exponential with mean w, the hazard that a carrier leaves, for whatever reason, is
-    reduced by the factor 1 - exp(-t / w). This model is compared with that of a baseline variable,
-    which has a constant hazard ratio for the event and no effect on censoring. Fading effects also
-    favor the waiting model among the events, so the censored patients must favor it as well. By
-    chance alone, they do so by `CENSORED_TOO` log-likelihood units in at most exp(-`CENSORED_TOO`)
-    of baseline variables.
+    If waits are exponential with mean w, the hazard that a carrier leaves, for whatever
+    reason, is reduced by the factor 1 - exp(-t / w). This model is compared with that of a
+    baseline variable, which has a constant hazard ratio for the event and no effect on
+    censoring. Fading effects also favor the waiting model among the events, so the censored
+    patients must favor it as well. By chance, they do so by `CENSORED_TOO` log-likelihood
+    units in at most exp(-`CENSORED_TOO`) of baseline variables.
     """
     safe = z < z.mean()
     event, left = (_leavers(safe, e == state, t) for state in (1, 0))
@@ -230,7 +235,7 @@ def _detect_awaited(z: FloatArray, e: FloatArray, t: FloatArray) -> str | None:
 
 @dataclass(frozen=True)
 class _Leavers:
-    """Patients who left: when, whether from the safer side, and the log odds of that by chance."""
+    """Patients who left: their times, groups, and the log odds of the safer group by chance."""
 
     time: FloatArray
     safe: BoolArray
@@ -238,7 +243,7 @@ class _Leavers:
 
 
 def _leavers(safe: BoolArray, leaves: BoolArray, t: FloatArray) -> _Leavers:
-    """Select patients who left while both sides were at risk."""
+    """Select patients who left while both groups were at risk."""
     order = np.argsort(t, kind="stable")
     safe, leaves, t = safe[order], leaves[order], t[order]
     first = np.searchsorted(t, t)
@@ -248,13 +253,13 @@ def _leavers(safe: BoolArray, leaves: BoolArray, t: FloatArray) -> _Leavers:
 
 
 def _log_likelihood(leavers: _Leavers, log_ratio: FloatArray | float) -> float:
-    """Compute the partial log-likelihood of who leaves, given the safer side's log hazard ratio."""
+    """Compute the partial log-likelihood of leaving, given the safer group's log hazard ratio."""
     odds = leavers.log_odds + log_ratio
     return float((leavers.safe * odds - np.logaddexp(0, odds)).sum())
 
 
 def _constant_ratio(leavers: _Leavers, log_ratio: FloatArray | float) -> float:
-    """Find the largest log-likelihood with a constant hazard ratio in addition to `log_ratio`."""
+    """Find the maximum log-likelihood with a constant hazard ratio in addition to `log_ratio`."""
     from scipy.optimize import minimize_scalar
 
     found = minimize_scalar(
@@ -295,7 +300,7 @@ def _slope(t: FloatArray, flags: BoolArray, z: FloatArray) -> tuple[float, float
 
 
 def area_under_curve(x: FloatArray, flag: BoolArray) -> float:
-    """Compute the area under the ROC curve of a flag.
+    """Compute the area under the ROC curve for a flag.
 
     This is the probability that a case has a higher value than a control.
     """

@@ -1,12 +1,13 @@
 """Natural direct and indirect effects by the product method, with a bootstrap of patients.
 
-The mediator is modeled by least squares and the outcome by additive hazards (or least squares), so
-that the indirect effect is the product of two coefficients regardless of the share of patients with
-the event: hazard differences are collapsible, whereas hazard ratios are not. Under no unmeasured
-confounding of exposure, mediator and outcome, no mediator-outcome confounder that the exposure
-changes, and no interaction of exposure and mediator, the product is the natural indirect effect,
-and the exposure's coefficient adjusted for the mediator is the natural direct effect (Lange and
-Hansen 2011, Epidemiology).
+The mediator is modeled by least squares and the outcome by additive hazards (or least
+squares), so that the indirect effect is the product of two coefficients regardless of the
+share of patients with the event: hazard differences are collapsible, whereas hazard
+ratios are not. Under no unmeasured confounding of exposure, mediator and outcome, no
+mediator-outcome confounder affected by the exposure, and no interaction between exposure
+and mediator, the product is the natural indirect effect, and the exposure's coefficient
+adjusted for the mediator is the natural direct effect (Lange and Hansen 2011,
+Epidemiology).
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def additive_hazards(
     ----------
     time, event : (n,) follow-up, and 1 if the event ended it
     X : (n, k) covariates
-    strata : (n,) codes of the strata, or None
+    strata : (n,) stratum codes, or None
     """
     t, e = survival_arrays(time, event)
     x = as_float(X, "covariates")
@@ -168,7 +169,7 @@ def mediation(
 
 
 def _layers(strata: npt.ArrayLike | None, n: int) -> list[IntArray]:
-    """Return the positions of the patients of each stratum."""
+    """Return the positions of the patients in each stratum."""
     if strata is None:
         return [np.arange(n)]
     codes = np.asarray(strata)
@@ -176,7 +177,7 @@ def _layers(strata: npt.ArrayLike | None, n: int) -> list[IntArray]:
 
 
 def _squares(y: FloatArray, X: FloatArray, counts: IntArray) -> FloatArray:
-    """Compute least-squares coefficients of resamples that are given as counts.
+    """Compute least-squares coefficients for resamples given as counts.
 
     The result is (draws, 1 + k), with the intercept first.
     """

@@ -1,4 +1,4 @@
-"""Error control over many tests.
+"""Error control for multiple tests.
 
 References: Holm 1979 (Scand J Stat); Benjamini and Hochberg 1995 (J R Stat Soc B).
 """
@@ -23,9 +23,9 @@ def p_values(p: npt.ArrayLike) -> FloatArray:
 def holm(p: npt.ArrayLike) -> FloatArray:
     """Compute Holm's adjusted p-values: max over j <= i of (m - j + 1) p_(j), in input order.
 
-    This controls the probability of any false finding, whatever the dependence. A further p-value
-    never lowers the others' adjusted ones: below p_(i) it raises m and the rank by one alike, and
-    above it m alone.
+    This controls the probability of any false finding under any dependence. An additional
+    p-value never lowers the other adjusted p-values: below p_(i) it raises both m and the
+    rank by one, and above it only m.
     """
     values = p_values(p)
     order = np.argsort(values)

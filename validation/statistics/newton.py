@@ -1,9 +1,9 @@
-"""Newton's method, with step-length control, for likelihoods of a linear predictor.
+"""Newton's method, with step-length control, for likelihoods based on a linear predictor.
 
-The step is the full Newton step times a scalar. It is never clipped coefficient by coefficient,
-which would change its direction. It is limited so that the linear predictor does not move too far,
-and halved until the likelihood rises enough (Armijo's rule; Nocedal and Wright 2006, Numerical
-Optimization).
+The step is the full Newton step times a scalar. It is never clipped coefficient by
+coefficient, which would change its direction. It is limited so that the linear predictor
+does not move too far, and halved until the likelihood rises enough (Armijo's rule;
+Nocedal and Wright 2006, Numerical Optimization).
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ def maximize(
 
     Parameters
     ----------
-    evaluate : function returning the likelihood at (k,) coefficients; a step to a value that is not
-        finite is rejected
+    evaluate : function returning the likelihood at (k,) coefficients; a step to a value that
+        is not finite is rejected
     start : (k,) initial coefficients
     x : (n, k) design matrix, used to measure the length of a step
     free : (k,) mask of the coefficients to optimize (default: all)
-    penalized : the score includes a penalty that the information lacks, so
-        steps are damped after a while, and the maximum is never at infinity
+    penalized : the score includes a penalty that the information lacks, so steps are damped
+        after a while, and the maximum is never at infinity
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return _search(

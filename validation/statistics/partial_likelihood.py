@@ -17,13 +17,14 @@ from validation.statistics.newton import Likelihood
 
 @dataclass(frozen=True)
 class RiskSets:
-    """Patients of a stratum in descending order of time, with groups of tied events.
+    """Patients in a stratum in descending order of time, with groups of tied events.
 
-    `last` is the position of the last patient at risk at each distinct event time; `who` holds the
-    positions of events ordered by group; `group` and `fraction` have one entry per event: its group
-    and its Efron fraction l / d. `entered` is the position, in descending order of entry, up to
-    which patients have not entered yet (None without delayed entry). `case` holds the weights (n,)
-    of all patients; each of tied events counts their mean weight (None: every patient counts once).
+    `last` is the position of the last patient at risk at each distinct event time; `who`
+    holds the positions of events ordered by group; `group` and `fraction` have one entry per
+    event: its group and its Efron fraction l / d. `entered` is the position, in descending
+    order of entry, up to which patients have not entered yet (None without delayed entry).
+    `case` holds all patients' weights (n,); tied events each count their mean weight (None:
+    every patient counts once).
     """
 
     order: IntArray
@@ -44,12 +45,12 @@ class RiskSets:
 
     @cached_property
     def tied(self) -> bool:
-        """True if any events share their time."""
+        """True if any events occur at the same time."""
         return bool((self.fraction > 0.0).any())
 
     @cached_property
     def shares(self) -> FloatArray:
-        """Weight of each event's risk set: the mean weight of its tied group."""
+        """Weight of the risk set at each event: the mean weight of its tied group."""
         if self.case is None:
             return np.ones(len(self.who))
         tied = np.add.reduceat(self.case[self.order[self.who]], self.starts)
@@ -64,9 +65,9 @@ def risk_sets(
     entry: FloatArray | None = None,
     case: FloatArray | None = None,
 ) -> RiskSets:
-    """Sort the patients `rows` of a stratum by time and find the risk set of each event.
+    """Sort the patients `rows` in a stratum by time and find the risk set for each event.
 
-    Patients are at risk only after their time of `entry`.
+    Patients are at risk only after their `entry` time.
 
     Parameters
     ----------
@@ -74,11 +75,12 @@ def risk_sets(
     event : (n,) whether follow-up ends in the event
     rows : row numbers of the stratum's patients
     entry : (n,) times from which patients are at risk; None if all are at risk from the start
-    case : (n,) weights of the patients; None if every patient counts once
+    case : (n,) patient weights; None if every patient counts once
 
     Returns
     -------
-    The stratum's patients in descending order of time, and who is at risk at each event time.
+    The stratum's patients in descending order of time, with the patients at risk at each
+    event time.
     """
     order = rows[np.lexsort((~event[rows], -time[rows]))]
     t, e = time[order], event[order]
@@ -125,7 +127,7 @@ class Moments:
 
 
 def _sums(sets: RiskSets, values: FloatArray) -> FloatArray:
-    """Sum `values` over the risk set of each event, with Efron's correction for ties."""
+    """Sum `values` over the risk set for each event, with Efron's correction for ties."""
     cumulative = np.cumsum(values[sets.order], axis=0)
     at_risk = cumulative.take(sets.last, axis=0)
     if sets.entry_order is not None and sets.not_entered is not None:
@@ -176,12 +178,12 @@ def _cumulated(sets: RiskSets, per_event: FloatArray) -> FloatArray:
 
 
 def score_residuals(strata: list[RiskSets], X: FloatArray, beta: FloatArray) -> FloatArray:
-    """Compute (n, k) contributions of each patient to the score, which sum to it.
+    """Compute each patient's (n, k) contributions to the score, which sum to the score.
 
     Each is the integral of (x - E(s)) dM(s), where M is the martingale residual, with Efron's
-    weights for ties; the mean at an event is that of its tied group (Lin and Wei 1989, J Am Stat
-    Assoc; Therneau and Grambsch 2000, Modeling Survival Data). A patient in several risk sets (one
-    per interval of time-dependent weights) has the sum of the contributions.
+    weights for ties; the mean at an event is that of its tied group (Lin and Wei 1989, J Am
+    Stat Assoc; Therneau and Grambsch 2000, Modeling Survival Data). For a patient in several
+    risk sets (one per interval of time-dependent weights), the contributions are summed.
     """
     found = np.zeros_like(X)
     for sets in strata:
@@ -201,7 +203,7 @@ def score_residuals(strata: list[RiskSets], X: FloatArray, beta: FloatArray) -> 
 
 
 def martingale_residuals(strata: list[RiskSets], X: FloatArray, beta: FloatArray) -> FloatArray:
-    """Compute each patient's (n,) events observed less those that the model expects.
+    """Compute each patient's (n,) observed events minus those expected by the model.
 
     Source: Therneau, Grambsch and Fleming 1990, Biometrika; with Efron's weights for ties.
     """
@@ -217,12 +219,12 @@ def martingale_residuals(strata: list[RiskSets], X: FloatArray, beta: FloatArray
 def cumulative_hazard(
     sets: RiskSets, X: FloatArray, beta: FloatArray, until: float
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Estimate the baseline cumulative hazard until a time, with Efron's ties.
+    """Estimate the cumulative baseline hazard up to a time, with Efron's ties.
 
     Returns
     -------
-    The hazard, its (k,) derivative with respect to beta, and each patient's (n,) contribution to
-    its error at fixed beta.
+    The hazard, its (k,) derivative with respect to beta, and each patient's (n,) contribution
+    to its error at fixed beta.
     """
     w, total, shift = _weights(sets, X, beta)
     jump = np.where(sets.event_times[sets.group] <= until, sets.shares / total, 0.0)
@@ -253,7 +255,7 @@ def moments(sets: RiskSets, X: FloatArray, beta: FloatArray) -> Moments:
 
 
 def _firth_slope(sets: RiskSets, X: FloatArray, m: Moments, inverse: FloatArray) -> FloatArray:
-    """Compute tr(I^-1 dI/dbeta_r) of a stratum, (k,), from third central moments.
+    """Compute a stratum's tr(I^-1 dI/dbeta_r), (k,), from third central moments.
 
     With q = x' I^-1 x and risk-set means E, this is E[q x] - E[q] m - 2 E[x x'] I^-1 m +
     2 (m' I^-1 m) m, summed over events, which avoids an array of size k^3.

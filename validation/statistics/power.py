@@ -1,10 +1,10 @@
-"""Power of a survival comparison, computed from the number of events alone.
+"""Power of a survival comparison, computed only from the number of events.
 
-Power can therefore be known before the outcome is seen. Schoenfeld 1983 (Biometrics): the log
-hazard ratio of a binary exposure with prevalence q among D events has variance 1 / (D q (1 - q));
-for a continuous exposure with standard deviation s it is 1 / (D s^2) (Hsieh and Lavori 2000,
-Controlled Clinical Trials), inflated by 1 / (1 - R^2), where R^2 is the share of its variance that
-the covariates explain.
+Power can therefore be known before the outcome is seen. Schoenfeld 1983 (Biometrics): the
+log hazard ratio for a binary exposure with prevalence q among D events has variance 1 /
+(D q (1 - q)); for a continuous exposure with standard deviation s it is 1 / (D s^2)
+(Hsieh and Lavori 2000, Controlled Clinical Trials), inflated by 1 / (1 - R^2), where R^2
+is the share of its variance explained by the covariates.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def minimum_detectable_hr(
 ) -> float:
     """Compute the smallest hazard ratio above 1 that a two-sided test detects with this power.
 
-    The ratio is exp((z_(1 - alpha/2) + z_power) / sqrt(D q (1 - q))); its inverse is the protective
-    ratio. For a continuous exposure, pass `fraction_exposed=None` and `sd`.
+    The ratio is exp((z_(1 - alpha/2) + z_power) / sqrt(D q (1 - q))); its inverse is the
+    protective ratio. For a continuous exposure, pass `fraction_exposed=None` and `sd`.
 
     Parameters
     ----------
@@ -103,13 +103,13 @@ def power_at(
 def power_from_detectable(
     effect: float, detectable: float, alpha: float, *, level: float | None = None, share: float = 1
 ) -> float:
-    """Compute the power at an effect from the effect that is detected with 80% power at `alpha`.
+    """Compute the power at an effect from the effect detectable with 80% power at `alpha`.
 
     Parameters
     ----------
     effect, detectable : distances from no effect (logarithms of ratios)
     level : two-sided level of the test; `alpha` if None
-    share : share of the patients who are tested
+    share : share of patients who are tested
     """
     error = abs(detectable) / (ndtri(1 - alpha / 2) + ndtri(0.8)) / math.sqrt(share)
     return float(ndtr(abs(effect) / error - ndtri(1 - (level or alpha) / 2)))
@@ -124,7 +124,7 @@ def events_needed(
     sd: float | None = None,
     r_squared: float = 0.0,
 ) -> int:
-    """Compute the number of events with which a two-sided test detects `hr` with this power.
+    """Compute the number of events needed for a two-sided test to detect `hr` with this power.
 
     Parameters
     ----------
@@ -149,20 +149,20 @@ def minimum_detectable_or(
 ) -> float:
     """Compute the smallest odds ratio above 1 detected with this power for a binary outcome.
 
-    The log odds ratio has the Wald variance 1 / (n q (1 - q) r (1 - r)), with r = events / n for
-    the outcome's overall rate in both groups.
+    The log odds ratio has the Wald variance 1 / (n q (1 - q) r (1 - r)), with r = events / n
+    as the outcome's overall rate in both groups.
 
     Parameters
     ----------
-    n : patients with a known outcome
-    events : number of them who have the outcome
+    n : number of patients with a known outcome
+    events : number of these patients who have the outcome
     fraction_exposed : share of patients who are exposed
     power : probability of detecting the effect
 
     Raises
     ------
     NoEventsError
-        If nobody or everybody has the outcome.
+        If none or all of the patients have the outcome.
     """
     if not 0 < events < n:
         raise NoEventsError(f"{events} of {n} have the outcome, but both outcomes are required")

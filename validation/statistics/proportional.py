@@ -1,9 +1,9 @@
-"""Tests of proportional hazards, and the effects to report if hazards are not proportional.
+"""Tests of proportional hazards, and effects to report if hazards are not proportional.
 
-The test asks whether beta(t) = beta + theta * g(t) improves on a constant beta: Grambsch and
-Therneau 1994 (Biometrika), as a score test with the full information matrix (the form that the R
-package survival has used since version 3). If hazards are not proportional, report hazard ratios by
-period, or a difference in restricted mean survival
+The test asks whether beta(t) = beta + theta * g(t) improves on a constant beta: Grambsch
+and Therneau 1994 (Biometrika), as a score test with the full information matrix (the form
+used by the R package survival since version 3). If hazards are not proportional, report
+hazard ratios by period, or a difference in restricted mean survival
 (`validation.statistics.survival.rmst_difference`).
 """
 
@@ -34,7 +34,7 @@ from validation.statistics.survival import kaplan_meier
 
 @dataclass(frozen=True)
 class NonProportionality:
-    """Tests of a constant hazard ratio of each covariate, and of all together."""
+    """Tests for a constant hazard ratio, for each covariate and for all together."""
 
     tests: tuple[TestResult, ...]
     global_test: TestResult
@@ -57,14 +57,15 @@ def schoenfeld(
     ----------
     time : (n,) follow-up, in any unit
     event : (n,) 1 if follow-up ends in the event
-    X : (n, k) covariates of the fitted model, in its order
+    X : (n, k) covariates in the fitted model, in its order
     fit : fitted Cox model
-    strata : (n,) labels of the strata of the model
+    strata : (n,) stratum labels in the model
     entry : (n,) delayed entry, in the unit of time
 
     Returns
     -------
-    A chi-squared test with one degree of freedom for each covariate, and a global test of all k.
+    A chi-squared test with one degree of freedom for each covariate, and a global test for
+    all k.
     """
     t, e = survival_arrays(time, event)
     started = entry_array(entry, t)
@@ -110,7 +111,7 @@ def schoenfeld(
 
 @dataclass(frozen=True)
 class Period:
-    """A Cox model of the follow-up between `start` and `stop` only."""
+    """A Cox model for the follow-up between `start` and `stop` only."""
 
     start: float
     stop: float
@@ -128,10 +129,10 @@ def cox_by_period(
     entry: npt.ArrayLike | None = None,
     cluster: npt.ArrayLike | None = None,
 ) -> tuple[Period, ...]:
-    """Compute hazard ratios by period of follow-up: a step-function form of a time-varying effect.
+    """Compute hazard ratios by follow-up period: a step-function form of a time-varying effect.
 
-    Patients still followed at the start of a period enter it there; those followed beyond its end
-    are censored at the end.
+    Patients still followed at the start of a period enter it there; those followed beyond its
+    end are censored at the end.
 
     Parameters
     ----------
@@ -141,12 +142,12 @@ def cox_by_period(
     cuts : ends of all periods except the last, distinct and above 0, in the unit of `time`
     penalty : "firth" for few events or separation
     entry : (n,) delayed entry, in the unit of `time`
-    cluster : (n,) person of each row; standard errors are robust within persons
+    cluster : (n,) person for each row; standard errors are robust within persons
 
     Returns
     -------
-    One fit per period; the first starts at time 0 and the last is open-ended. Raises the errors of
-    `cox` if any fit fails.
+    One fit per period; the first starts at time 0 and the last is open-ended. Raises the
+    errors of `cox` if any fit fails.
 
     Raises
     ------

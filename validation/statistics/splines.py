@@ -1,7 +1,8 @@
 """Restricted cubic splines: smooth effects that stay linear in the tails.
 
-Harrell 2015 (Regression Modeling Strategies): knots are placed at fixed percentiles, and the basis
-is scaled by the squared range of the knots so that all columns have the unit of x.
+Harrell 2015 (Regression Modeling Strategies): knots are placed at fixed percentiles, and
+the basis is scaled by the squared range of the knots so that all columns have the unit of
+x.
 """
 
 from __future__ import annotations

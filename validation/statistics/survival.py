@@ -56,7 +56,7 @@ class KaplanMeier:
 def numbers_at_risk(
     time: npt.ArrayLike, when: npt.ArrayLike, entry: npt.ArrayLike | None = None
 ) -> IntArray:
-    """Count patients followed just before each time of `when`: entered before it, not yet left."""
+    """Count patients followed just before each time in `when`: already entered, not yet left."""
     moments = np.asarray(when, dtype=np.float64)
     left = np.searchsorted(np.sort(np.asarray(time, dtype=np.float64)), moments, side="left")
     entered: int | IntArray = np.size(time)
@@ -166,11 +166,11 @@ def logrank(
     strata: npt.ArrayLike | None = None,
     entry: npt.ArrayLike | None = None,
 ) -> TestResult:
-    """Run the log-rank test of equal survival in two or more groups, optionally stratified.
+    """Run the log-rank test for equal survival in two or more groups, optionally stratified.
 
-    The test sums observed minus expected events over event times (and strata) and compares the
-    vector with its hypergeometric covariance, which gives a chi-squared statistic with k - 1
-    degrees of freedom.
+    The test sums observed minus expected events over event times (and strata) and compares
+    the vector with its hypergeometric covariance, which gives a chi-squared statistic with k
+    - 1 degrees of freedom.
 
     Parameters
     ----------
@@ -200,9 +200,10 @@ def logrank_trend(
 ) -> TestResult:
     """Run the log-rank test for trend over ordered groups, scored 0, 1, 2, ... in their order.
 
-    The score-weighted sum of observed minus expected events is compared with its hypergeometric
-    variance, which gives a chi-squared statistic with one degree of freedom (Tarone 1975,
-    Biometrika). Parameters and errors are those of `logrank`; sorted labels give the order.
+    The score-weighted sum of observed minus expected events is compared with its
+    hypergeometric variance, which gives a chi-squared statistic with one degree of freedom
+    (Tarone 1975, Biometrika). Parameters and errors are those of `logrank`; sorted labels
+    give the order.
     """
     difference, covariance = _logrank_sums(time, event, group, strata, entry)
     score = np.arange(len(difference), dtype=float)
@@ -217,7 +218,7 @@ def _logrank_sums(
     strata: npt.ArrayLike | None,
     entry: npt.ArrayLike | None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Sum observed minus expected events of each group, and their covariance, over all strata."""
+    """Sum each group's observed minus expected events, and their covariance, over all strata."""
     t, e = survival_arrays(time, event)
     started = entry_array(entry, t)
     codes, labels = group_codes(group, len(t))
@@ -277,9 +278,9 @@ def rmst_difference(
 ) -> Estimate:
     """Compute the difference in restricted mean survival to tau between two groups.
 
-    The difference is the second group (in sorted order) minus the first. With 0/1 groups this is
-    exposed minus unexposed: negative if exposed patients live shorter. It remains meaningful when
-    hazards are not proportional.
+    The difference is the second group (in sorted order) minus the first. With 0/1 groups this
+    is exposed minus unexposed: negative if exposed patients have shorter survival. It remains
+    meaningful when hazards are not proportional.
 
     Parameters
     ----------

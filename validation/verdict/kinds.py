@@ -1,4 +1,4 @@
-"""Additions to the verdict by kind of claim: limits, and later endpoints of a hierarchy."""
+"""Additions to the verdict by kind of claim: limitations, and later hierarchy endpoints."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def later_endpoints(
     measured: Callable[[TestOutcome], bool],
     undirected: Callable[[TestOutcome], bool],
 ) -> Iterator[Reason]:
-    """Yield the later endpoints of a hierarchy, tested in a fixed sequence.
+    """Yield the later endpoints in a hierarchy, tested in a fixed sequence.
 
-    Each endpoint is tested at the contract's alpha only if the claim is shown for all endpoints
-    before it (Westfall and Krishen 2001, Journal of Statistical Planning and Inference). A claim is
-    shown if its own test after control over the ledger and the test adjusted for the covariates are
-    both significant in the expected direction.
+    Each endpoint is tested at the contract's alpha only if the claim is shown for all
+    preceding endpoints (Westfall and Krishen 2001, Journal of Statistical Planning and
+    Inference). A claim is shown if its own test after control over the ledger and the test
+    adjusted for the covariates are both significant in the expected direction.
     """
     if not contract.hypothesis.hierarchy:
         return
@@ -59,7 +59,7 @@ def later_endpoints(
 
 
 def kind_limits(contract: Contract, analysis: AnalysisResult) -> list[str]:
-    """List limits specific to this kind of claim."""
+    """List limitations specific to this kind of claim."""
     assumed = ASSUMED if contract.comparison is Comparison.MEDIATION else ()
     return [
         *_between_the_groups(analysis),
@@ -75,18 +75,18 @@ ASSUMED = (
     "an indirect effect only if the exposure comes before the mediator, changes none of the "
     "mediator's confounders, and does not change what the mediator does",
 )
-"""Assumptions on which natural effects rest (VanderWeele 2015, Explanation in Causal Inference)."""
+"""Assumptions behind natural effects (VanderWeele 2015, Explanation in Causal Inference)."""
 
 
 def shown_words(contract: Contract, associated: str, beside: str) -> str:
-    """Describe a supported claim; a mediation claims no more than was observed."""
+    """Describe a supported claim; for mediation, no more than the observed association."""
     if contract.comparison is Comparison.MEDIATION:
         return f"both paths hold after adjustment for {beside}: mediation under its assumptions"
     return f"{associated}, also after adjustment for {beside}"
 
 
 def _between_the_groups(analysis: AnalysisResult) -> list[str]:
-    """List the patients in neither group, whom no comparison of two groups includes."""
+    """Describe the patients in neither group, whom a two-group comparison excludes."""
     neither, n = (analysis.numbers.get(key) for key in ("groups.neither.n", "population.n"))
     if neither is None or n is None or not neither.value:
         return []
@@ -97,7 +97,7 @@ def _between_the_groups(analysis: AnalysisResult) -> list[str]:
 
 
 def _of_a_product(contract: Contract) -> list[str]:
-    """List the limits of an interaction: its scale, and nonrandomized treatment."""
+    """List the limitations of an interaction: its scale, and nonrandomized treatment."""
     if contract.comparison not in (Comparison.PREDICTIVE, Comparison.MODIFICATION):
         return []
     limits = []
@@ -113,7 +113,7 @@ def _of_a_product(contract: Contract) -> list[str]:
 
 
 def _against_the_others(contract: Contract, analysis: AnalysisResult) -> list[str]:
-    """List the terms of a combined claim whose own estimates point the other way."""
+    """List the terms in a combined claim whose own estimates have the opposite direction."""
     primary = analysis.test(contract.primary)
     combined = contract.comparison is Comparison.COMBINED
     if not combined or primary is None or primary.effect is None:

@@ -1,42 +1,44 @@
-"""Objections that controls raise against a claim, as pure functions of contract and results.
+"""Objections from controls against a claim, as pure functions of contract and results.
 
-1. A registered control that did not run counts against any reading of the data, since its result is
-   unknown. A control that an analysis leaves out counts as not run.
-2. Known positive. An association that must appear did not, with at least `KNOWN_EVENTS` events, and
-   the data exclude that it is as large as the smallest relevant effect (of groups, converted to a
-   ratio per standard deviation): the outcome data are in doubt. If the association is neither shown
-   nor excluded, only "not supported" is forbidden (`unshown_positive`): mixed-up outcomes hide
-   associations but do not create them.
+1. A registered control that did not run counts against any conclusion from the data,
+   since its result is unknown. A control that an analysis leaves out counts as not run.
+2. Known positive. An association that must appear did not, with at least `KNOWN_EVENTS`
+   events, and the data exclude the smallest relevant effect (between groups, converted to
+   a ratio per standard deviation): the outcome data are in doubt. If the association is
+   neither shown nor excluded, only "not supported" is ruled out (`unshown_positive`):
+   mixed-up outcomes hide associations but do not create them.
 3. Negative control. The exposure affects an endpoint that it should not affect.
-4. Timing. An exposure, covariate, stratum or filter reveals who has the event, or grew with
-   follow-up, as no baseline variable can (`validation.statistics.leakage`): the data cannot answer
-   the question. This control does not apply to a time-dependent exposure, which counts from when
-   it happened.
-5. Permuted outcome. The exposure does as well after permutation as before (p not below alpha), or
-   the contract switched the permutations off.
-6. Random features. Fewer than the contract's share of comparable features do worse. This null is
-   competitive: it does not ask whether the exposure is associated with the outcome, but whether it
-   is more strongly associated than features of its kind. If a fifth of all genes are prognostic, as
-   in TCGA-BLCA (21% of 18,032 genes have p < 0.05 adjusted for age), a gene needs a p of about
-   0.012.
-7. Specification curve. The sign is not stable over the registered choices, or the curve has no
-   estimate for the claim's own choices.
-8. Missingness. Patients without the exposure have different outcomes than patients with it (p below
-   `MISSING_ALPHA`, within strata): the complete cases were selected by what happened to them. From
-   `MISSING_ALPHA` to alpha, the report states this as a limit. Or patients without the outcome have
-   other exposures: who was lost among the exposed may have fared otherwise.
-9. Undeclared timing. Nobody declared when an exposure, covariate, stratum or filter became known: a
-   variable known only after the start of follow-up favors patients who lived to see it
-   (`timing_objections`).
-10. Confounding. With a related variable that the contract leaves out, or all of them, in the model,
-   the effect is not significant in the expected direction, or its interval excludes the smallest
-   relevant effect that it reached before, or nothing is left to compare. A variable that changes
-   neither the estimate nor its precision by a tenth does not confound it (Maldonado and Greenland
-   1993, American Journal of Epidemiology), wherever its p-value then lies. "Not supported" is
-   forbidden if a relevant effect appears. The variables are found by their relation to the exposure
-   alone (`validation.drafting.balance`).
+4. Timing. An exposure, covariate, stratum or filter reveals which patients have the
+   event, or grew with follow-up, which no baseline variable can do
+   (`validation.statistics.leakage`): the data cannot answer the question. This control
+   does not apply to a time-dependent exposure, which counts from the time it occurred.
+5. Permuted outcome. The exposure performs as well after permutation as before (p not
+   below alpha), or the contract turned the permutations off.
+6. Random features. Fewer than the contract's share of comparable features perform worse.
+   This null is competitive: the question is not whether the exposure is associated with
+   the outcome, but whether it is more strongly associated than comparable features. If a
+   fifth of all genes are prognostic, as in TCGA-BLCA (21% of 18,032 genes have p < 0.05
+   adjusted for age), a gene needs a p of about 0.012.
+7. Specification curve. The sign is not stable over the registered choices, or the curve
+   has no estimate for the claim's own choices.
+8. Missingness. Patients without the exposure have different outcomes than patients with
+   it (p below `MISSING_ALPHA`, within strata): the complete cases were selected by their
+   course. From `MISSING_ALPHA` to alpha, the report states this as a limitation. The
+   control also objects if patients without the outcome have different exposures: exposed
+   patients who were lost may have fared differently.
+9. Undeclared timing. The time at which an exposure, covariate, stratum or filter became
+   known is not declared: a variable known only after the start of follow-up favors
+   patients who survived until then (`timing_objections`).
+10. Confounding. If a related variable that the contract leaves out is added to the model,
+    or all of them are, the effect is not significant in the expected direction, or its
+    interval excludes the smallest relevant effect that it reached before, or no
+    comparison remains possible. A variable that changes neither the estimate nor its
+    precision by a tenth does not confound it (Maldonado and Greenland 1993, American
+    Journal of Epidemiology), regardless of the resulting p-value. "Not supported" is
+    ruled out if a relevant effect appears. The variables are selected only by their
+    relation to the exposure (`validation.drafting.balance`).
 
-Rules 1 to 4 forbid any conclusion; rules 5 to 10 only forbid "supported".
+Rules 1 to 4 rule out any conclusion; rules 5 to 10 rule out only "supported".
 """
 
 from __future__ import annotations
@@ -72,21 +74,24 @@ READINGS = {
     "small_effect": "the effect is too small to matter",
     "not_supported": "no effect is shown",
 }
-"""Readings of an estimate with an unadjusted variable in the model."""
+"""Interpretations of an estimate with an unadjusted variable in the model."""
 AGREES = {
     "supported": ("supported",),
     "small_effect": ("supported", "small_effect"),
     "not_supported": ("small_effect", "not_supported"),
 }
-"""Readings that each word withstands."""
+"""Readings that are compatible with each verdict."""
 MISSING_ALPHA = 0.01
-"""Lower than the usual level, since values are often missing for unimportant reasons."""
+"""Significance level for missingness.
+
+It is lower than usual, since values are often missing for unimportant reasons.
+"""
 
 
 def registered_controls(
     contract: Contract, controls: Controls
 ) -> Iterator[tuple[str, ControlResult | None]]:
-    """Yield every control that the contract requests, with its result (None if there is none)."""
+    """Yield every control requested by the contract, with its result (None if there is none)."""
     plan = contract.controls
     if plan.known_positive is not None:
         yield "known positive", controls.known_positive
@@ -106,7 +111,7 @@ def registered_controls(
 
 
 def control_objections(contract: Contract, controls: Controls | None) -> list[Objection]:
-    """List the controls' objections, with those that forbid any reading first."""
+    """List the controls' objections, with those that rule out any conclusion first."""
     controls = controls or Controls()
     found = [
         _did_not_run(name, result)
@@ -124,7 +129,7 @@ def control_objections(contract: Contract, controls: Controls | None) -> list[Ob
 
 
 def timing_objections(contract: Contract) -> list[Objection]:
-    """List objections to variables for which nobody declared when they became known."""
+    """List objections to variables with undeclared timing."""
     compared = ("exposure", "covariate", "stratum", "filter")
     unsaid = {
         use.key: use.label
@@ -141,7 +146,7 @@ def timing_objections(contract: Contract) -> list[Objection]:
 def confounding_objections(
     contract: Contract, controls: Controls | None, word: Word
 ) -> Iterator[Objection]:
-    """Yield an objection to a word for each unadjusted variable in whose presence it is untrue."""
+    """Yield an objection to a verdict for each unadjusted variable that invalidates it."""
     curve = (controls or Controls()).specification
     for found in curve.unadjusted if curve is not None else ():
         names = join_names(within_sentence(label) for label in found.labels)
@@ -234,7 +239,7 @@ def _may_be_relevant(contract: Contract, found: KnownPositiveResult) -> bool:
 
 
 def unshown_positive(contract: Contract, controls: Controls | None) -> Objection | None:
-    """Object to refuting a claim while the known positive is not shown either."""
+    """Object to refuting a claim if the known positive is not shown either."""
     found = controls.known_positive if controls is not None else None
     if contract.controls.known_positive is None or found is None or found.p is None:
         return None
@@ -371,7 +376,7 @@ def _missingness(controls: Controls) -> Iterator[Objection]:
 
 
 def missingness_limit(contract: Contract, controls: Controls | None) -> list[str]:
-    """List the limit about patients without the exposure if rule 8 does not object."""
+    """List the limitation about patients without the exposure if rule 8 does not object."""
     found = controls.missingness if controls is not None else None
     if found is None or found.p is None or not MISSING_ALPHA <= found.p < contract.rules.alpha:
         return []

@@ -1,6 +1,6 @@
 """Comparison of an effect with its contract's expectation of direction and relevance.
 
-For a contract whose direction is still `EITHER`, both sides count as expected.
+For a contract whose direction is still `EITHER`, both directions count as expected.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ from validation.core.hypothesis import Direction, describe_outcome
 from validation.results.results import Computed, Effect, TestOutcome, amount_text
 
 SIGNS = {Direction.HIGHER_RISK: (1,), Direction.LOWER_RISK: (-1,), Direction.EITHER: (1, -1)}
-"""Signs of the effects that a direction expects."""
+"""Signs of the effects expected for a direction."""
 NEAR = 0.4
-"""Share of the smallest relevant effect from which an estimate is not near to no effect.
+"""Share of the smallest relevant effect above which an estimate is not close to no effect.
 
-An interval that excludes the smallest relevant effect at the point where it also excludes none
-has its estimate at a half. Below a half, an estimate may be refuted; 0.4 leaves a range between.
+If an interval only just excludes both the smallest relevant effect and no effect, its
+estimate is at one half. Below one half, an estimate may be refuted; 0.4 leaves a range
+between.
 """
 
 
 def settle_direction(contract: Contract, tests: Iterable[TestOutcome]) -> Contract:
-    """Put the direction found in the place of `EITHER`; the hypothesis keeps what was claimed.
+    """Replace `EITHER` by the direction found; the hypothesis keeps the claimed direction.
 
-    It is that of the discovery part if another part confirms, else that of the primary test if its
-    p is below alpha. If neither shows a direction, the contract is unchanged.
+    It is the direction in the discovery part if another part confirms, or else that of the
+    primary test if its p is below alpha. If neither shows a direction, the contract is
+    unchanged.
     """
     primary = {test.part: test for test in tests if test.id == contract.primary}
     found = primary.get("discovery" if "confirmation" in primary else "all")
@@ -39,13 +41,13 @@ def settle_direction(contract: Contract, tests: Iterable[TestOutcome]) -> Contra
 
 
 def side_of(effect: Effect) -> Direction:
-    """Return the direction in which an effect points."""
+    """Return the direction of an effect."""
     higher = effect.distance_from_null(effect.value) > 0
     return Direction.HIGHER_RISK if higher else Direction.LOWER_RISK
 
 
 def describe_side(contract: Contract, direction: Direction, endpoint: str) -> str:
-    """Describe an effect in a direction on an endpoint: "with shorter overall survival"."""
+    """Describe an effect's direction on an endpoint: "with shorter overall survival"."""
     if contract.comparison.is_product:
         more = "higher" if direction is Direction.HIGHER_RISK else "lower"
         return f"with a {more} {contract.scale}"
@@ -56,7 +58,7 @@ def describe_side(contract: Contract, direction: Direction, endpoint: str) -> st
 def direction_found(contract: Contract) -> str:
     """Describe the settled direction of a claim that named none ("with shorter overall survival").
 
-    It is empty for a claim that named a direction, and if none was found.
+    The text is empty if the claim named a direction or none was found.
     """
     if contract.direction is contract.hypothesis.direction:
         return ""
@@ -64,7 +66,7 @@ def direction_found(contract: Contract) -> str:
 
 
 def expected_direction(contract: Contract, effect: Effect) -> bool:
-    """Check whether an effect is on a side that the contract expects."""
+    """Check whether an effect has a direction that the contract expects."""
     distance = effect.distance_from_null(effect.value)
     return any(sign * distance > 0 for sign in SIGNS[contract.direction])
 
@@ -75,7 +77,7 @@ def smallest_relevant(contract: Contract) -> tuple[float, ...]:
 
 
 def allows_relevant(contract: Contract, effect: Effect) -> bool:
-    """Check whether the interval reaches the smallest relevant effect on a side expected.
+    """Check whether the interval reaches the smallest relevant effect in an expected direction.
 
     An interval whose limits cannot be compared (NaN) does not reach it.
     """
@@ -83,7 +85,7 @@ def allows_relevant(contract: Contract, effect: Effect) -> bool:
 
 
 def refutes_relevant(contract: Contract, effect: Effect) -> bool:
-    """Check whether the interval excludes a relevant effect and the estimate is nearer to none."""
+    """Check whether the interval excludes a relevant effect and the estimate is close to none."""
     distance = effect.distance_from_null(effect.value)
     near = all(distance / relevant < NEAR for relevant in smallest_relevant(contract))
     return near and not allows_relevant(contract, effect)
@@ -113,8 +115,9 @@ def rejects_proportional(contract: Contract, found: Computed) -> bool:
 def reverses(contract: Contract, found: Computed) -> bool:
     """Check whether the hazards cross, so that no single hazard ratio describes the association.
 
-    Proportional hazards are rejected, and the hazard ratios before and after the median event time
-    lie on opposite sides of 1, each at least `NEAR` of the smallest relevant effect away from it.
+    Proportional hazards are rejected, and the hazard ratios before and after the median event
+    time are on opposite sides of 1, each at a distance of at least `NEAR` times the smallest
+    relevant effect.
     """
     bound = math.exp(NEAR * contract.relevant_effect)
     given = [found.numbers.get(f"period_hazards.{name}.effect") for name in ("early", "late")]

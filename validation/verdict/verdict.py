@@ -1,103 +1,115 @@
 """The rules for the verdict: supported, small effect, not supported, or inconclusive.
 
-The verdict depends only on the rules below. It rests on three answers, each with its estimate and
-95% interval:
+The verdict depends only on the rules below. It is based on three answers, each with its
+estimate and 95% interval:
 
-- *Association.* Yes: the primary test is significant after control over the ledger (q below alpha),
-  in the expected direction; or the primary test shows a sign of the association (p below `CLEAR`
-  times alpha) and the registered adjusted model, with its p in the ledger in place of the primary
-  p, is significant after that control. A test that omits other predictors of the outcome
-  underestimates the same effect (Gail, Wieand and Piantadosi 1984, Biometrika), so that requiring
-  alpha of both tests is stricter than alpha. The two ways to be significant share alpha, since each
-  counts in either direction. The second way is not available if a cut or a curve was searched,
-  because the adjusted p does not account for the search, or if the ranks of a rank test point in
-  the opposite direction to the means, which define the direction. No: the estimate is refuted, that
-  is, the interval excludes the smallest relevant effect and the estimate is nearer to none (less
-  than `NEAR` of it, on the log scale for ratios). Unclear otherwise. In a campaign the p must also
-  stay below the level of its online control (`validation.statistics.online`): the p of the
-  confirmation patients, or of the second cohort if another cohort confirms.
-- *Independence.* The registered covariates are in the model together with the exposure. Yes: the
-  adjusted effect is significant in the expected direction. No: it is significant in the other
-  direction, or its interval excludes the smallest relevant effect. Unclear otherwise. Not answered:
-  the contract adjusts for nothing, or the adjusted model gave no result. If the contract has strata
-  but no covariates, the primary test compares within strata and answers this question too.
-- *Relevance.* The adjusted estimate decides if there is one, otherwise the primary estimate. Yes:
-  the interval is entirely at or beyond the smallest relevant effect, which the contract states on
-  one scale however the marker is cut (`Contract.relevant`). No: it excludes it. Unclear otherwise.
+- *Association.* Yes: the primary test is significant after control over the ledger (q
+  below alpha), in the expected direction; or the primary test shows a sign of the
+  association (p below `CLEAR` times alpha) and the registered adjusted model, with its
+  p-value in the ledger in place of the primary p-value, is significant after that
+  control. A test that omits other predictors of the outcome underestimates the same
+  effect (Gail, Wieand and Piantadosi 1984, Biometrika), so that requiring alpha of both
+  tests is stricter than alpha. The two routes to significance share alpha, since each
+  counts in either direction. The second route is not available if a cut or a curve was
+  searched, because the adjusted p-value does not account for the search, or if the ranks
+  of a rank test point in the opposite direction to the means, which define the direction.
+  No: the estimate is refuted, that is, the interval excludes the smallest relevant effect
+  and the estimate is close to no effect (less than `NEAR` times the smallest relevant
+  effect, on the log scale for ratios). Unclear otherwise. In a campaign, the p-value must
+  also stay below the level set by its online control (`validation.statistics.online`):
+  the p-value in the confirmation patients, or in the second cohort if another cohort
+  confirms.
+- *Independence.* The registered covariates are in the model together with the exposure.
+  Yes: the adjusted effect is significant in the expected direction. No: it is significant
+  in the other direction, or its interval excludes the smallest relevant effect. Unclear
+  otherwise. Not answered: the contract adjusts for nothing, or the adjusted model gave no
+  result. If the contract has strata but no covariates, the primary test compares within
+  strata and answers this question too.
+- *Relevance.* The adjusted estimate decides if there is one, otherwise the primary
+  estimate. Yes: the interval is entirely at or beyond the smallest relevant effect, which
+  the contract states on a single scale regardless of how the marker is cut
+  (`Contract.relevant`). No: the interval excludes the smallest relevant effect. Unclear
+  otherwise.
 
-A claim may name no direction (`Direction.EITHER`): the exposure is associated with the outcome.
-Then the direction found takes the place of the expected one, once and for all questions above and
-below (`validation.verdict.relevance.settle_direction`):
+A claim may state an association without a direction (`Direction.EITHER`). The direction
+found then replaces the expected direction for all questions above and below
+(`validation.verdict.relevance.settle_direction`):
 
-- If the discovery part unlocked other patients, it is the direction of the discovery estimate. The
-  confirmation must show that direction, as if the claim had named it.
-- Otherwise it is the direction of the primary estimate, if the primary p is below alpha. That p is
-  two-sided, so that the chance of a false association is alpha; it is alpha / 2 if a direction is
-  named. Only the primary test can show this association: with the adjusted model as a second way,
-  in whichever direction, the two could err twice as often as alpha. The adjusted model, the
-  restricted mean, the specification curve, sites and a second cohort must agree with the direction
-  found.
-- Without a direction found, both are expected: association is answered no only if the interval
-  excludes the smallest relevant effect on both sides, and a restricted mean in either direction
-  keeps a claim from being "not supported".
+- If the discovery part unlocked other patients, it is the direction of the discovery
+  estimate. The confirmation must show that direction, as if the claim had named it.
+- Otherwise it is the direction of the primary estimate, if the primary p-value is below
+  alpha. That p-value is two-sided, so that the probability of a false association is
+  alpha; it is alpha / 2 if a direction is named. Only the primary test can show this
+  association: with the adjusted model as a second route, in either direction, the
+  combined error rate could be twice alpha. The adjusted model, the restricted mean, the
+  specification curve, sites and a second cohort must agree with the direction found.
+- Without a direction found, both are expected: association is answered no only if the
+  interval excludes the smallest relevant effect in both directions, and a restricted mean
+  in either direction keeps a claim from being "not supported".
 
-Random features are compared by the size of their statistic, whatever its sign, because such a claim
-would have taken either.
+Random features are compared by the absolute value of their statistic, because such a
+claim would have accepted either sign.
 
-The rules, in their order:
+The rules, in order:
 
-1. Data. The primary test gave no effect with interval and p: inconclusive (data).
-2. Fail closed. A registered control did not run, the known positive does not show, or the exposure
-   affects the negative control (`validation.verdict.objections`, 1 to 3): inconclusive (control),
-   whatever the answers. An exposure that was not known at baseline (4): inconclusive (data).
-3. Association yes. Supported, or a small effect if relevance is answered no, unless there is an
-   objection:
-   - timing: nobody declared when an exposure, covariate, stratum or filter became known
-     (`validation.verdict.objections`, 9);
-   - confounding: a related variable that is not in the model turns the claim
+1. Data. The primary test gave no effect with interval and p-value: inconclusive (data).
+2. Fail closed. A registered control did not run, the known positive is not detected, or
+   the exposure affects the negative control (`validation.verdict.objections`, 1 to 3):
+   inconclusive (control), regardless of the answers. An exposure that was not known at
+   baseline (4): inconclusive (data).
+3. Association yes. Supported, or a small effect if relevance is answered no, unless there
+   is an objection:
+   - timing: the time at which an exposure, covariate, stratum or filter became known is
+     not declared (`validation.verdict.objections`, 9);
+   - confounding: a related variable that is not in the model overturns the claim
      (`validation.verdict.objections`, 10);
-   - independence: independence is not answered yes. A contract may declare that there is nothing to
-     adjust for, with the reason (a randomized exposure) or by a causal diagram: then the verdict
-     says so in place of independence;
-   - control, assumption: a control objects (rules 5 to 8 of `validation.verdict.objections`), or
-     the effect is small and the known positive is not shown either;
-   - objections that come with the evidence (`Evidence.objections`);
-   - assumption: hazards are not proportional and the restricted mean survival difference does not
-     support the claim, the hazards cross (`validation.verdict.relevance.reverses`), or
-     proportionality was registered and not tested;
-   - replication: a second cohort contradicts the claim, or does not confirm it if a campaign relies
-     on it for confirmation;
-   - registration: the contract was written after another contract on the same exposures and
-     endpoint gave results in these patients; this does not apply if a second cohort confirms.
-4. Otherwise, the primary and the deciding estimate are both refuted. Not supported; but
-   inconclusive (assumption) if hazards are not proportional and the restricted mean survival
-   difference agrees with the claim, or if the hazards cross, inconclusive (confounding) if a
-   related variable hides an effect, and inconclusive (control) if the known positive is not shown
-   either. This includes an association that is too small to matter and
-   meets an objection.
-5. Otherwise, association yes: inconclusive; the first objection names the verdict, and all are
-   listed among the reasons.
+   - independence: independence is not answered yes. A contract may declare that there is
+     nothing to adjust for, with the reason (a randomized exposure) or by a causal
+     diagram; the verdict then states this instead of independence;
+   - control, assumption: a control objects (rules 5 to 8 of
+     `validation.verdict.objections`), or the effect is small and the known positive is
+     not shown either;
+   - objections supplied with the evidence (`Evidence.objections`);
+   - assumption: hazards are not proportional and the restricted mean survival difference
+     does not support the claim, the hazards cross
+     (`validation.verdict.relevance.reverses`), or proportionality was registered and not
+     tested;
+   - replication: a second cohort contradicts the claim, or does not confirm it if a
+     campaign relies on it for confirmation;
+   - registration: the contract was written after another contract for the same exposures
+     and endpoint gave results in these patients; this does not apply if a second cohort
+     confirms.
+4. Otherwise, if the primary and the deciding estimate are both refuted: not supported;
+   but inconclusive (assumption) if hazards are not proportional and the restricted mean
+   survival difference agrees with the claim, or if the hazards cross, inconclusive
+   (confounding) if a related variable hides an effect, and inconclusive (control) if the
+   known positive is not shown either. This includes an association that is too small to
+   matter and encounters an objection.
+5. Otherwise, if association is answered yes: inconclusive; the first objection gives the
+   verdict its name, and all are listed among the reasons.
 6. Otherwise, inconclusive, for the first of these reasons that applies:
-   - assumption: a test for any association (spline, searched cut) is significant but the slope
-     shows no effect, or a rank test is significant but its ranks and means point in opposite
-     directions;
-   - independence: an effect appears only after adjustment, or independence is answered no;
+   - assumption: a test for any association (spline, searched cut) is significant but the
+     slope shows no effect, or a rank test is significant but its ranks and means point in
+     opposite directions;
+   - independence: an effect appears only after adjustment, or independence is answered
+     no;
    - relevance: the interval excludes the smallest relevant effect;
-   - independence: p is below alpha in the expected direction, but the adjusted p is not;
-   - multiplicity: p is below alpha in the expected direction, but not after control over the
-     ledger;
+   - independence: the p-value is below alpha in the expected direction, but the adjusted
+     p-value is not;
+   - multiplicity: the p-value is below alpha in the expected direction, but not after
+     control over the ledger;
    - power.
 
-A discovery part whose p-value did not reach its level is judged by rules 4 and 6, and nothing is
-unlocked.
+A discovery part whose p-value did not reach its level is judged by rules 4 and 6, and
+nothing is unlocked.
 
-For the same estimates, no change of q leads from supported to not supported: the former requires an
-interval that reaches the smallest relevant effect, the latter intervals that do not. As an estimate
-changes, there is always an inconclusive range or a small effect between them, because an estimate
-at `NEAR` of the smallest relevant effect or beyond is not refuted while it is not significant. As
-patients are added and the estimates stay the same, supported, small effect and not supported never
-become inconclusive. Power computed after the fact decides nothing (Hoenig and Heisey 2001, Am
-Stat); the interval does.
+For the same estimates, no change of q leads from supported to not supported: the former
+requires an interval that reaches the smallest relevant effect, the latter intervals that
+do not. As an estimate changes, there is always an inconclusive range or a small effect
+between them, because a nonsignificant estimate at or beyond `NEAR` times the smallest
+relevant effect is not refuted. As patients are added and the estimates stay the same,
+supported, small effect and not supported never become inconclusive. Power computed after
+the fact decides nothing (Hoenig and Heisey 2001, Am Stat); the interval does.
 
 "Not supported" and "small effect" are results, not failures.
 """
@@ -150,12 +162,12 @@ from validation.verdict.relevance import (
 )
 
 CLEAR = 2.0
-"""Multiple of alpha from which a p-value shows no sign of an association."""
+"""Multiple of alpha above which a p-value shows no sign of an association."""
 TURNED_ROUND = "associated in the other direction"
 SIMULATED = "simulated data: nothing follows for patients"
-"""Limit of every result from a simulated cohort."""
+"""Limitation of every result from a simulated cohort."""
 SEARCHED = ("spline", "maximally_selected")
-"""Methods whose p-value tests for any association, found by searching."""
+"""Methods whose p-value tests for any association found by searching."""
 UNDIRECTED = (*SEARCHED, "nested", "mediation")
 """Methods whose p-value tests for an association in any direction; the effect is a slope."""
 TOO_SMALL = "too small to matter"
@@ -167,16 +179,16 @@ OTHER_CLAIMS = "not significant when all claims tested on these patients are cou
 
 @dataclass(frozen=True)
 class Evidence:
-    """All inputs of the rules.
+    """All inputs to the rules.
 
-    `q` is the primary p-value after control over the ledger (None if the ledger does not contain
-    the claim), and `q_adjusted` is the adjusted model's p-value in its place (None if the model
-    gave no p-value). `q_of` has those of later endpoints of a hierarchy, each in place of the
-    primary p-value. `discovery` is the part that unlocked the patients of `analysis`. `seen` is the
-    hash of another version of the contract whose results came first.
-    `objections` and `qualifiers` come from other parts of the program: reasons against "supported",
-    and words that the badge always includes. `family` is the number of claims in the ledger,
-    `questions` the number of distinct questions that they ask.
+    `q` is the primary p-value after control over the ledger (None if the ledger does not
+    contain the claim), and `q_adjusted` is the same for the adjusted model's p-value in its
+    place (None if the model gave no p-value). `q_of` has the same for later endpoints in a
+    hierarchy, each in place of the primary p-value. `discovery` is the part that unlocked the
+    patients of `analysis`. `seen` is the hash of another version of the contract whose
+    results came first. `objections` and `qualifiers` come from other parts of the program:
+    reasons against "supported", and words that the badge always includes. `family` is the
+    number of claims in the ledger, `questions` the number of distinct questions among them.
     """
 
     contract: Contract
@@ -196,7 +208,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class _Found:
-    """A verdict based on the three answers, before rules that forbid any reading are applied."""
+    """A verdict based on the three answers, before applying rules that exclude any conclusion."""
 
     verdict: Word
     because: Because
@@ -205,7 +217,7 @@ class _Found:
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Apply the rules of this module to the evidence."""
+    """Apply the rules in this module to the evidence."""
     analysis = evidence.analysis
     found_before = evidence.discovery.tests if evidence.discovery is not None else ()
     contract = settle_direction(evidence.contract, (*analysis.tests, *found_before))
@@ -254,7 +266,7 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def answer_association(evidence: Evidence, primary: TestOutcome) -> Answer:
-    """Answer whether the exposure is associated with the outcome in the expected direction."""
+    """Determine whether the exposure is associated with the outcome in the expected direction."""
     contract, alpha = evidence.contract, evidence.contract.rules.alpha
     effect, p, q = _estimate(primary)[0], _estimate(primary)[1], evidence.q
     expected = expected_direction(contract, effect)
@@ -297,10 +309,10 @@ def _shown_beside_covariates(evidence: Evidence, primary: TestOutcome) -> bool:
 
 
 def _level(evidence: Evidence) -> float:
-    """Return the level that the p-value in the claim's own patients must stay below.
+    """Return the level below which the p-value in the claim's own patients must stay.
 
-    If a second cohort confirms a campaign's claim, the campaign's level applies to that cohort
-    instead.
+    If a second cohort confirms a campaign's claim, the campaign's level applies to that
+    cohort instead.
     """
     contract = evidence.contract
     if contract.online is None or _confirmed_elsewhere(evidence):
@@ -327,7 +339,7 @@ def _over_the_ledger(evidence: Evidence) -> str:
 
 
 def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
-    """Answer whether the effect adjusted for registered covariates has the expected direction."""
+    """Determine whether the effect adjusted for covariates has the expected direction."""
     contract = evidence.contract
     plan = adjusted_plan(contract)
     if plan is None and not contract.primary_test.strata:
@@ -359,7 +371,7 @@ def answer_independence(evidence: Evidence, primary: TestOutcome) -> Answer:
 
 
 def reason_for_none(contract: Contract) -> str:
-    """Return why a contract adjusts for nothing: as declared, or as its causal diagram implies."""
+    """Return why a contract adjusts for nothing: as declared, or by its causal diagram."""
     claim = contract.hypothesis
     exposures = [use.key for use in contract.exposures]
     if claim.causes and adjust(claim.causes, exposures, claim.endpoint).covariates == ():
@@ -368,7 +380,7 @@ def reason_for_none(contract: Contract) -> str:
 
 
 def name_unadjusted(evidence: Evidence, independence: Answer) -> Answer:
-    """Name in the answer the variables that are related to the exposure and not in the model."""
+    """Add the names of related variables that are not in the model to the independence answer."""
     uses = [use for use in evidence.contract.variables if use.role == "unadjusted"]
     labels = tuple(within_sentence(use.label) for use in uses)
     text = f"{independence.text}; not adjusted for: {', '.join(labels)}"
@@ -380,7 +392,7 @@ def name_unadjusted(evidence: Evidence, independence: Answer) -> Answer:
 
 
 def answer_relevance(evidence: Evidence, primary: TestOutcome) -> Answer:
-    """Answer whether the deciding interval reaches the smallest relevant effect."""
+    """Determine whether the deciding interval reaches the smallest relevant effect."""
     contract = evidence.contract
     effect, p = _estimate(_deciding(evidence, primary))
     if not allows_relevant(contract, effect):
@@ -404,18 +416,18 @@ def _deciding(evidence: Evidence, primary: TestOutcome) -> TestOutcome:
 
 
 def adjusted_plan(contract: Contract) -> TestPlan | None:
-    """Return the registered test of the primary endpoint with the covariates in the model."""
+    """Return the registered test for the primary endpoint with the covariates in the model."""
     return next((plan for plan in contract.tests if plan.id == "adjusted"), None)
 
 
 def independent_of(evidence: Evidence) -> str:
-    """Name the covariates that have terms in the model that tests independence."""
+    """Name the covariates with terms in the model that tests independence."""
     plan = adjusted_plan(evidence.contract) or evidence.contract.primary_test
     return adjusted_for(evidence.contract, plan, _absent(evidence))
 
 
 def adjusted_for(contract: Contract, plan: TestPlan, absent: tuple[str, ...] = ()) -> str:
-    """Name a test's covariates and strata, without those that have no term in the model."""
+    """Name a test's covariates and strata, except those without a term in the model."""
     labels = {use.key: use.label for use in contract.variables if use.role != "exposure"}
     names = [labels.get(key, key) for key in (*plan.covariates, *plan.strata)]
     return join_names(within_sentence(name) for name in names if name not in absent)
@@ -633,7 +645,7 @@ def _locked_reason(evidence: Evidence, primary: TestOutcome) -> Reason:
 
 
 def _proportionality(contract: Contract, analysis: AnalysisResult) -> Reason | None:
-    """Refer a claim with non-proportional hazards to the restricted mean survival difference."""
+    """Evaluate a claim with non-proportional hazards by the restricted mean survival difference."""
     rule = "proportional hazards"
     registered = {plan.id for plan in contract.tests}
     if "schoenfeld" not in registered:
@@ -779,7 +791,7 @@ def _limits(evidence: Evidence) -> list[str]:
 
 
 def _contract_notes(contract: Contract) -> list[str]:
-    """Return notes about cohort, exposures and primary endpoint."""
+    """Return notes on the cohort, exposures and primary endpoint."""
     labels = [contract.cohort, *(use.label for use in contract.exposures)]
     labels.append(contract.endpoint(contract.primary_test.endpoint).label)
     names = tuple(f"{label}: " for label in labels)
@@ -810,7 +822,7 @@ def _estimate(outcome: TestOutcome) -> tuple[Effect, float]:
 
 
 def _effect_per_unit(contract: Contract, effect: Effect) -> str:
-    """Render an effect with its interval and the unit to which it refers."""
+    """Render an effect with its interval and its unit."""
     return f"{effect_text(effect)}{unit_text(contract)}"
 
 
@@ -821,8 +833,9 @@ def _effect(outcome: TestOutcome) -> Effect:
 def _undirected(primary: TestOutcome) -> bool:
     """Check whether the direction of the test differs from that of its estimate.
 
-    This is so if the p-value tests for any association (spline, best cut, several terms) and the
-    slope's interval includes no effect, or if ranks and means point in opposite directions.
+    This is the case if the p-value tests for any association (spline, best cut, several
+    terms) and the slope's interval includes no effect, or if ranks and means point in
+    opposite directions.
     """
     effect, any_direction = _effect(primary), primary.method in UNDIRECTED
     spans = effect.distance_from_null(effect.lower) < 0 < effect.distance_from_null(effect.upper)

@@ -1,8 +1,8 @@
 """Classification of nuclei by size, shape, chromatin and optical density with a small model.
 
-The model is a multinomial logistic regression with coefficients from a bundled card. Densities are
-relative to how strongly the slide's tissue is stained; a nucleus's type does not depend on the
-types of other nuclei.
+The model is a multinomial logistic regression with coefficients from a bundled card.
+Densities are relative to the slide's stain strength; a nucleus's type does not depend on
+the types of other nuclei.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ FEATURES = (
     "log_area", "log_area_squared", "eccentricity", "circularity", "density", "texture", "hue",
     "around", "grain", "crowding", "rim", "tint",
 )  # fmt: skip
-"""Features; each regression uses those listed in its card.
+"""Model features; each regression uses the features listed in its card.
 
-The last five need a table with `SURROUNDINGS`.
+The last five require a table with `SURROUNDINGS`.
 """
 ALONE = FEATURES[:7]
 CARD = "nuclei_types.json"
 Segmentation = Literal["network", "classical", "survey", "classical_around"]
-"""Method that outlined the nuclei.
+"""Method used to outline the nuclei.
 
-The network or the classical method at 0.5 µm per pixel, or the classical method at 1 µm per pixel.
-`network` and `classical_around` need a table with `SURROUNDINGS`.
+This is the network or the classical method at 0.5 µm per pixel, or the classical method
+at 1 µm per pixel. `network` and `classical_around` require a table with `SURROUNDINGS`.
 """
 USUAL_LOG_AREA = 3.4
 DYED = 0.08
-"""Green density at and above which a pixel counts as stained tissue."""
+"""Green density at or above which a pixel counts as stained tissue."""
 USUAL_STRENGTH = 0.3
 """Stain strength assumed if no pixel is stained."""
 STRENGTHS = (0.12, 0.8)
@@ -54,7 +54,8 @@ TYPED_MPP = (0.45, 0.6)
 class Coefficients(BaseModel):
     """A regression: `features` are centered, scaled, then weighted for each type.
 
-    `low` and `high` (features) bound what the training nuclei had; beyond them there is no type.
+    `low` and `high` (features) bound the values in the training nuclei; beyond them no type
+    is assigned.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -72,7 +73,7 @@ class Coefficients(BaseModel):
 class CellTypes:
     """Types of n nuclei: `probabilities` (n, types) in the order of `kinds`.
 
-    `inside` (n,) is true where the probabilities may be used.
+    `inside` (n,) is true for nuclei whose probabilities may be used.
     """
 
     probabilities: F64
@@ -81,7 +82,7 @@ class CellTypes:
 
     @property
     def names(self) -> AnyArray:
-        """Most probable type of each nucleus, or `OUTSIDE`, of shape (n,)."""
+        """Most probable type for each nucleus, or `OUTSIDE`, with shape (n,)."""
         found = np.array(self.kinds, dtype=object)[self.probabilities.argmax(axis=1)]
         return np.where(self.inside, found, OUTSIDE)
 
@@ -95,15 +96,17 @@ def dye_strength(images: list[U8]) -> float:
 
 
 def features(table: F64, strength: float | F64) -> F64:
-    """Compute the features of a table of nuclei (see `compute.nuclei.COLUMNS`).
+    """Compute the features for a table of nuclei (see `compute.nuclei.COLUMNS`).
 
-    The result has shape (n, len(FEATURES)), or (n, len(ALONE)) if the table lacks `SURROUNDINGS`.
+    The result has shape (n, len(FEATURES)), or (n, len(ALONE)) if the table lacks
+    `SURROUNDINGS`.
 
-    `density` is the logarithm of the mean density over the slide's stain strength, `texture` is the
-    spread of the density within the nucleus over its mean, and `hue` the green density over that of
-    the nuclear stain. A table with `SURROUNDINGS` adds the logarithms of the surrounding density
-    over the slide's strength (`around`), of grain over density (`grain`), of the rim's density over
-    the nucleus's (`rim`), and of the nucleus's hue over the surrounding hue (`tint`).
+    `density` is the logarithm of the mean density over the slide's stain strength, `texture`
+    is the spread of the density within the nucleus over its mean, and `hue` is the green
+    density over that of the nuclear stain. A table with `SURROUNDINGS` adds the logarithms of
+    the surrounding density over the slide's strength (`around`), of grain over density
+    (`grain`), of the rim's density over the nucleus's (`rim`), and of the nucleus's hue over
+    the surrounding hue (`tint`).
     """
     area, eccentricity, circularity, density, spread, green = (
         table[:, COLUMNS.index(name)]
@@ -142,9 +145,10 @@ def types_card() -> dict[str, Any]:
 
 
 def classify(table: F64, segmentation: Segmentation, strength: float) -> CellTypes:
-    """Classify the nuclei of a table with the regression for their segmentation method.
+    """Classify the nuclei in a table with the regression for their segmentation method.
 
-    `strength` is the slide's stain strength; outside `STRENGTHS` no nucleus gets a type.
+    `strength` is the slide's stain strength; outside `STRENGTHS` no nucleus is assigned a
+    type.
     """
     found = apply_regression(coefficients(segmentation), table, strength)
     if STRENGTHS[0] <= strength <= STRENGTHS[1]:
@@ -167,13 +171,13 @@ def apply_regression(known: Coefficients, table: F64, strength: float | F64) -> 
 def lymphocytes(table: F64, dark: float, way: Segmentation, strength: float) -> BoolArray:
     """Select small, round, dark nuclei, except those whose type makes a lymphocyte unlikely.
 
-    Nuclei outside the card's range are judged by size, shape and darkness alone.
+    Nuclei outside the card's range are selected only by size, shape and darkness.
 
     Parameters
     ----------
     dark : minimum optical density of a lymphocyte's nucleus (see `compute.nuclei.darkness`)
-    way : how the nuclei were segmented
-    strength : of the slide's stain
+    way : method used to segment the nuclei
+    strength : strength of the slide's stain
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Distances of cells to the border of a mask, computed some rows at a time."""
+"""Distances from cells to the border of a mask, computed a few rows at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Border:
     def distance(self, rows: slice = slice(None)) -> F32:
         """Compute the signed distance to the border in µm, negative inside and positive outside.
 
-        If no cell is True, all are infinitely far outside; if all are True, infinitely far inside.
+        If no cell is True, all are infinitely far outside; if all are True, all are infinitely
+        far inside.
         """
         squared = row_distances(self._mask[rows], self._beside[rows])
         out = np.sqrt(np.maximum(squared, 0), dtype=np.float64).astype(np.float32)
@@ -38,7 +39,7 @@ class Border:
         return np.asarray(out)
 
     def measure_places(self, places: Sequence[tuple[Box, BoolArray]]) -> list[F32]:
-        """Compute `distance` at some places only, each a box and the cells in it."""
+        """Compute `distance` only at some places, each given by a box and the cells in it."""
         parts: list[list[F32]] = [[] for _ in places]
         for rows in bands(len(self._mask)):
             here = [k for k, (box, _) in enumerate(places) if _overlap(box[0], rows)]

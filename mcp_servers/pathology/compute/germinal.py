@@ -1,8 +1,8 @@
 """Detection of germinal centers: pale cores of larger nuclei in an aggregate's dense mantle.
 
-A core is judged on the 8 µm grid of `survey` by how it differs from its own mantle, so that stain
-strength and scanner have little effect. A core that narrowly misses a limit is doubtful: it is
-listed with the reason but never counted.
+A core is classified on the 8 µm grid of `survey` by its difference from its own mantle,
+so that stain strength and scanner have little effect. A core that narrowly misses a limit
+is doubtful: it is listed with the reason but never counted.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from mcp_servers.slides.arrays import BoolArray
 from mcp_servers.slides.components import Components
 
 COARSEST_MPP = 1.05
-"""Pixel size above which nuclei of a core and of its mantle cannot be told apart by size."""
+"""Pixel size above which core and mantle nuclei cannot be distinguished by size."""
 MIN_AREA_UM2, MIN_WIDTH_UM = 4_000.0, 55.0
 """Minimum area (a disc of 71 µm diameter) and minimum inscribed diameter."""
 CLOSED_UM = 24.0
-"""Gaps in the mantle up to twice this width, such as where a vessel enters, are closed."""
+"""Half the maximum width, in µm, of gaps in the mantle to close, such as at a vessel."""
 
 
 class Limit(NamedTuple):
-    """Limits of a measure.
+    """Limits on a measure.
 
-    A core between `sure` and `least` is doubtful, and one beyond `least` is rejected.
+    A core between `sure` and `least` is doubtful, and a core beyond `least` is rejected.
     """
 
     what: str
@@ -48,20 +48,21 @@ LIMITS = {
 }
 """Limits on a core's measures.
 
-The measures are: the share of its rim that is mantle; its nuclei per mm², seldom as many in nests
-of tumor and vessels; the mean area of its nuclei (small lymphocytes have about 38 µm²; the mantle's
-mean is not a reference, because packed nuclei are merged); the mean optical density (red) of its
-nuclei over that of the mantle's; and the share of it without stain, as in a lumen. The limits were
-chosen on painted slides and on real fields without germinal centers.
+The measures are the share of its rim that is mantle; its nuclei per mm², which are rarely
+as many in nests of tumor and vessels; the mean area of its nuclei (small lymphocytes have
+about 38 µm²; the mantle's mean is not a reference, because packed nuclei are merged); the
+mean optical density (red) of its nuclei relative to that of the mantle's; and its share
+without stain, as in a lumen. The limits were chosen on painted slides and on real fields
+without germinal centers.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A pale core: its cells in a box of the grid, its measurements, and its classification.
+    """A pale core: its cells in a box on the grid, its measurements, and its classification.
 
     The cells extend one cell beyond the pale area because the mantle's density is smoothed.
-    `beside` is an adjacent cell (row, column) of the mantle.
+    `beside` is an adjacent cell (row, column) in the mantle.
     """
 
     box: tuple[slice, slice]
@@ -80,7 +81,7 @@ class Core:
 def cores(survey: Survey, mantles: Components, chosen: BoolArray) -> list[Core]:
     """Find pale cores in the chosen mantles that are or may be germinal centers.
 
-    `chosen` is a mask of length count + 1.
+    `chosen` is a mask with length count + 1.
     """
     pieces = mantles.pieces()
     found: list[Core] = []
@@ -153,8 +154,8 @@ def _measures(
 
     Parameters
     ----------
-    layers : of the survey, in the box
-    core, mantle : cells of the box
+    layers : survey layers in the box
+    core, mantle : masks of cells in the box
     enclosed : share of the core's rim that is mantle
     """
     inside, around = (

@@ -1,6 +1,6 @@
-"""Compiled loops over labels and pixels: one pass instead of one per array operation.
+"""Compiled loops over labels and pixels, with a single pass instead of one per array operation.
 
-Values of pixels are float32 throughout, so that results equal those of the array expressions.
+Pixel values are float32 throughout, so that results equal those of the array expressions.
 """
 
 from __future__ import annotations
@@ -147,11 +147,11 @@ def column_distances(mask: AnyArray) -> AnyArray:
 
 @njit(cache=True, nogil=True)
 def row_distances(mask: AnyArray, beside: AnyArray) -> AnyArray:
-    """Compute each cell's squared distance to the nearest of the other kind; -1 if none.
+    """Compute each cell's squared distance to the nearest cell of the other kind; -1 if none.
 
-    `beside` contains rows of `column_distances`. The lower envelope of one parabola per column is
-    found in each row, in integers (Meijster, Roerdink and Hesselink 2000), once for each kind of
-    cell.
+    `beside` contains rows of `column_distances`. The lower envelope of a parabola per column
+    is found in each row, in integers (Meijster, Roerdink and Hesselink 2000), once for each
+    kind of cell.
     """
     height, width = mask.shape
     out = np.full((height, width), -1, np.int64)
@@ -223,14 +223,14 @@ def upper_part(density: AnyArray, start: float) -> tuple[AnyArray, AnyArray]:
 def half_way(share: AnyArray, upper: AnyArray, every: AnyArray, start: float) -> F32:
     """Compute a threshold halfway between the means above and below `start`.
 
-    The threshold is kept within 0.75 and 1.6 times `start`. `share` is the local mean of
-    `upper_part`'s first map, `upper` of its second, and `every` of the density itself. If hardly
-    anything is above `start`, the mean above it is assumed to be 1.5 times `start`.
+    The threshold is kept within 0.75 and 1.6 times `start`. `share` is the local mean of the
+    first map from `upper_part`, `upper` of the second, and `every` of the density itself. If
+    almost nothing is above `start`, the mean above it is assumed to be 1.5 times `start`.
 
     Parameters
     ----------
     share, upper, every : (height, width)
-    start : a threshold of the whole image, in optical density
+    start : a threshold for the whole image, in optical density
 
     Returns
     -------
@@ -292,11 +292,11 @@ def cell_layers(
 ) -> F32:
     """Average layers over the tissue pixels of each cell; the result is (9, rows, columns).
 
-    The layers are tissue, nuclear, epithelial, nuclear red, nuclear green, red, green, gap, pink.
-    `red`, `green` and `blue` are optical densities, `near` is green averaged over neighbors, and
-    `epithelial` flags labels. Pink is tissue that looks like collagen: eosinophilic, neither
-    nuclear nor blood. A pixel on a border between cells counts toward each by the share of it in
-    that cell.
+    The layers are tissue, nuclear, epithelial, nuclear red, nuclear green, red, green, gap,
+    pink. `red`, `green` and `blue` are optical densities, `near` is green averaged over
+    neighbors, and `epithelial` flags labels. Pink is tissue that looks like collagen:
+    eosinophilic, neither nuclear nor blood. A pixel on a border between cells counts toward
+    each by its share in that cell.
 
     Parameters
     ----------

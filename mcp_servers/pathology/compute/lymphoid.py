@@ -1,4 +1,4 @@
-"""Detection of aggregates of lymphocyte-like nuclei on the grid of `survey`."""
+"""Detection of aggregates of lymphocyte-like nuclei on the `survey` grid."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mcp_servers.slides.arrays import F32, F64, BoolArray, median_of
 from mcp_servers.slides.components import Components, components
 
 SEED_PER_MM2, EDGE_PER_MM2 = 5_000.0, 3_200.0
-"""Densities of lymphocyte-like nuclei that start an aggregate, and that bound it."""
+"""Densities of lymphocyte-like nuclei that start an aggregate and define its edge."""
 EDGE_OF_PEAK = 0.4
-"""Share of an aggregate's own peak density below which the aggregate ends."""
+"""Share of an aggregate's own peak density at which the aggregate ends."""
 MIN_COVERAGE = 0.30
 """Minimum share of an aggregate's area under nuclei; excludes scattered debris."""
 
@@ -25,31 +25,31 @@ MIN_COVERAGE = 0.30
 MIN_REGULAR = 0.40
 """Minimum share of nuclei with a round, smooth outline.
 
-Measured values: lymphoid 0.59 to 0.88 (on one poor scan 0.41, 0.48), necrotic debris 0.33 to 0.37,
-crowded tumor 0.26 to 0.46, folds 0.34 to 0.44.
+Measured values: lymphoid 0.59 to 0.88 (0.41 and 0.48 on a poor scan), necrotic debris
+0.33 to 0.37, crowded tumor 0.26 to 0.46, folds 0.34 to 0.44.
 """
 SURE_REGULAR, SURE_CONTRAST = 0.55, 2.6
-"""Values below which an aggregate is counted but called doubtful.
+"""Values below which an aggregate is counted but classified as doubtful.
 
-Contrast is the red density of nuclei over that of the stained area between them: lymphoid 2.7 to
-5.5, debris and tumor 1.6 to 2.6.
+Contrast is the red density of nuclei over that of the stained area between them: lymphoid
+2.7 to 5.5, debris and tumor 1.6 to 2.6.
 """
 FOLD_BACKGROUND = 1.3
-"""Background from which an aggregate with not quite regular nuclei is called a fold.
+"""Background above which an aggregate with somewhat irregular nuclei is classified as a fold.
 
-Background is the green density between nuclei over the slide's median: lymphoid 0.8 to 1.1, folds
-1.3 to 1.7.
+Background is the green density between nuclei over the slide's median: lymphoid 0.8 to
+1.1, folds 1.3 to 1.7.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """Aggregates: `regions` on the survey's grid, each with a row of `table` and a call.
+    """Aggregates: `regions` on the survey grid, each with a row in `table` and a call.
 
-    A row contains the area in µm², the number of lymphocytes, their peak per mm², the share of the
-    area under nuclei, the width in µm, the share of regular nuclei, contrast and background. The
-    area and width include germinal centers; `cores` lists each region's cores, including doubtful
-    ones.
+    A row contains the area in µm², the number of lymphocytes, their peak per mm², the share
+    of the area under nuclei, the width in µm, the share of regular nuclei, contrast and
+    background. The area and width include germinal centers; `cores` lists each region's
+    cores, including doubtful ones.
     """
 
     regions: Components
@@ -59,7 +59,7 @@ class Aggregates:
 
     @property
     def mask(self) -> BoolArray:
-        """Mask of the cells of aggregates that were not rejected."""
+        """Mask of the cells in aggregates that were not rejected."""
         return self.regions.mask(np.array([False, *(call != "rejected" for call in self.calls)]))
 
 
@@ -71,7 +71,7 @@ def aggregates(
     min_width_um: float = 70.0,
     min_regular: float = MIN_REGULAR,
 ) -> Aggregates:
-    """Find aggregates, once for each combination of settings; see `_aggregates`.
+    """Find aggregates, cached for each combination of settings; see `_aggregates`.
 
     `min_regular` is the minimum share of nuclei with a regular outline.
     """
@@ -88,13 +88,14 @@ def _aggregates(
 ) -> Aggregates:
     """Find connected regions of high lymphocyte density and classify each by its nuclei.
 
-    A region's density is above `EDGE_PER_MM2` and above `EDGE_OF_PEAK` of its peak everywhere, and
-    above `SEED_PER_MM2` somewhere. It is at least `min_area_um2` large and `min_width_um` wide at
-    its widest, and contains at least `min_cells` cells; single-file rows and small clusters fail
-    these criteria. A region is rejected if too few nuclei have a round, smooth outline (necrotic
-    fragments, crowded epithelium) or the tissue between them is far darker than elsewhere (folds),
-    and it is doubtful if it comes close to that. A germinal center belongs to its region, but its
-    nuclei do not affect the region's classification.
+    A region's density is above `EDGE_PER_MM2` and above `EDGE_OF_PEAK` of its peak
+    everywhere, and above `SEED_PER_MM2` somewhere. It is at least `min_area_um2` large and
+    `min_width_um` wide at its widest, and contains at least `min_cells` cells; single-file
+    rows and small clusters fail these criteria. A region is rejected if too few nuclei have a
+    round, smooth outline (necrotic fragments, crowded epithelium) or the tissue between them
+    is far darker than elsewhere (folds), and it is doubtful if it is close to these limits. A
+    germinal center belongs to its region, but its nuclei do not affect the region's
+    classification.
     """
     low, density = _dense(survey)
     found = components(low)
@@ -157,9 +158,9 @@ def _dense(survey: Survey) -> tuple[BoolArray, list[F32]]:
 
 
 def _peak(survey: Survey, found: Components, by_band: list[F32]) -> F64:
-    """Compute the largest value of each region, of shape (count + 1,).
+    """Compute the largest value in each region, with shape (count + 1,).
 
-    `by_band` contains the values of the regions' cells.
+    `by_band` contains the values in the regions' cells.
     """
     out = np.zeros(found.count + 1)
     for values, rows in zip(by_band, survey.bands(), strict=True):
@@ -168,7 +169,7 @@ def _peak(survey: Survey, found: Components, by_band: list[F32]) -> F64:
 
 
 def _widths(mask: BoolArray, found: Components) -> F64:
-    """Compute the inscribed diameter of each region of a mask, in µm; shape (count,).
+    """Compute the inscribed diameter of each region in a mask, in µm, with shape (count,).
 
     The largest disc in a region is inside its box, so distances are computed box by box.
     """
@@ -222,14 +223,14 @@ def _sums(
 
 
 def _between_nuclei(survey: Survey, rows: slice) -> tuple[F32, F32]:
-    """Return the stained area without nuclei in each cell of some rows, and its green density."""
+    """Return the stained area without nuclei in each cell for some rows, and its green density."""
     bare = survey.layer("tissue", rows) - survey.layer("nuclear", rows) - survey.layer("gap", rows)
     green = survey.layer("green", rows) - survey.layer("nuclear_green", rows)
     return np.maximum(bare, np.float32(0)), green
 
 
 def _green_between(survey: Survey) -> Iterator[F32]:
-    """Yield, by band, the green density between nuclei of cells with enough stained area there."""
+    """Yield, by band, the green density between nuclei for cells with enough stained area there."""
     for rows in survey.bands():
         if survey.holds(rows):
             area, green = _between_nuclei(survey, rows)
@@ -238,7 +239,7 @@ def _green_between(survey: Survey) -> Iterator[F32]:
 
 
 def call(row: F64, min_regular: float = MIN_REGULAR) -> Call:
-    """Classify an aggregate by its row; with `min_regular` 0 none is rejected."""
+    """Classify an aggregate by its row; with `min_regular` 0, none is rejected."""
     regular, contrast, background = row[5:8]
     fold = background > FOLD_BACKGROUND and regular < min(SURE_REGULAR, min_regular + 0.1)
     if min_regular > 0 and (regular < min_regular or fold):
@@ -247,7 +248,7 @@ def call(row: F64, min_regular: float = MIN_REGULAR) -> Call:
 
 
 def _look(sums: dict[str, F64], median: float) -> tuple[F64, F64, F64]:
-    """Compute per region the share of regular nuclei, their contrast, and the background."""
+    """Compute each region's share of regular nuclei, their contrast, and the background."""
     space, nuclear = np.maximum(sums["between"], 1e-3), np.maximum(sums["nuclear"], 1e-3)
     regular = sums["regular"] / np.maximum(sums["nuclei"], 1.0)
     red = sums["red_between"] / space

@@ -1,4 +1,4 @@
-"""Detection and segmentation of nuclei in a bright-field image, with each one's shape and stain."""
+"""Detection and segmentation of nuclei in a bright-field image, with their shape and stain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mcp_servers.pathology.compute.tissue import otsu
 from mcp_servers.slides.arrays import F32, F64, I32, U8, AnyArray, BoolArray
 
 WORKING_MPP = 0.5
-"""Resolution, in µm per pixel, for finding nuclei; finer images are averaged down to it."""
+"""Resolution, in µm per pixel, for detecting nuclei; finer images are downsampled to it."""
 
 MIN_AREA_UM2, MAX_AREA_UM2 = 10.0, 450.0
 LYMPHOCYTE_AREA_UM2 = (12.0, 62.0)
@@ -19,11 +19,12 @@ LYMPHOCYTE_MAX_ECCENTRICITY = 0.84
 LYMPHOCYTE_MIN_CIRCULARITY = 0.80
 """Minimum circularity of a lymphocyte-like nucleus.
 
-Nuclear fragments and crowded epithelium have ragged outlines: this halves the nuclei called
-lymphocyte-like in necrosis and tumor, at the cost of a sixth of real lymphocytes.
+Nuclear fragments and crowded epithelium have ragged outlines: this limit halves the
+number of nuclei classified as lymphocyte-like in necrosis and tumor, at the cost of a
+sixth of the real lymphocytes.
 """
 REGULAR_CIRCULARITY, REGULAR_MAX_ECCENTRICITY = 0.80, 0.75
-"""Limits of a round, smooth outline, regardless of the nucleus's size and stain."""
+"""Limits for a round, smooth outline, regardless of the nucleus's size and stain."""
 DENSITY_CAP = 0.6
 """Cap on densities when thresholds are computed.
 
@@ -32,11 +33,11 @@ Without it, a few very dark nuclei (DAB, pyknosis) could lift the threshold abov
 GLASS_DENSITY = 0.03
 """Density up to which a pixel is glass or empty lumen and is ignored in thresholds.
 
-A border of glass would lower them. Raw glass has 0 to 0.02, the palest stroma of the scans tried
-about 0.05.
+A border of glass would lower the thresholds. Raw glass has 0 to 0.02, and the palest
+stroma in the scans tested has about 0.05.
 """
 STAINED = 0.06
-"""Green density from which a pixel counts as stained in `nuclear_strength`."""
+"""Green density at or above which a pixel counts as stained in `nuclear_strength`."""
 THRESHOLD_RADIUS_UM = 6.0
 SEED_SMOOTHING_UM = 0.65
 MIN_CIRCULARITY = 0.35
@@ -45,7 +46,7 @@ COLUMNS = (
     "density_mean", "density_sd", "second_mean",
 )  # fmt: skip
 SURROUNDINGS = ("around_density", "around_second", "rim_density", "grain", "crowding")
-"""Further table columns, measured by `surroundings`."""
+"""Additional table columns, measured by `surroundings`."""
 AROUND_UM, RIM_UM, GRAIN_UM = 31.0, 3.0, 1.5
 
 
@@ -53,9 +54,10 @@ AROUND_UM, RIM_UM, GRAIN_UM = 31.0, 3.0, 1.5
 class Nuclei:
     """Segmented nuclei: `labels` (H, W), 0 outside nuclei, and `table` (n, len(COLUMNS)).
 
-    Labels are at the working resolution, and row k - 1 of the table describes label k. x and y are
-    pixels of the working image. `contrast` is the difference of the nuclei from their surroundings
-    in optical density; `kinds` (n, types) are the probabilities of a network's own types, if any.
+    Labels are at the working resolution, and row k - 1 of the table describes label k. x and
+    y are in pixels of the working image. `contrast` is the difference in optical density
+    between the nuclei and their surroundings; `kinds` (n, types) are the probabilities of a
+    network's own types, if any.
     """
 
     labels: I32
@@ -64,7 +66,7 @@ class Nuclei:
     kinds: F64 | None = None
 
     def column(self, name: str) -> F64:
-        """Return a column of the table."""
+        """Return a table column by name."""
         return np.asarray(self.table[:, COLUMNS.index(name)])
 
 
@@ -74,8 +76,8 @@ _LOG = (-np.log10(np.maximum(np.arange(256), 1) / 245.0)).clip(0).astype(np.floa
 def nuclear_density(image: U8) -> F32:
     """Compute the nuclear stain's optical density: red density minus eosin's small share.
 
-    Hematoxylin absorbs red (0.65 of its density) and eosin almost none (0.07), so red alone works
-    for slides with any balance of the two stains, without fitting stain vectors.
+    Hematoxylin absorbs red (0.65 of its density) and eosin almost none (0.07), so the red
+    channel works for any balance of the two stains, without fitting stain vectors.
     """
     red = cv2.LUT(np.ascontiguousarray(image[:, :, 0]), _LOG)
     green = cv2.LUT(np.ascontiguousarray(image[:, :, 1]), _LOG)
@@ -83,9 +85,10 @@ def nuclear_density(image: U8) -> F32:
 
 
 def nuclear_strength(images: list[U8]) -> float | None:
-    """Measure how strongly the nuclei of tissue images are dyed; None without stained pixels.
+    """Measure the nuclear stain strength in tissue images; None without stained pixels.
 
-    The 90th percentile of the nuclear stain's density over stained pixels, at 0.5 µm per pixel.
+    It is the 90th percentile of the nuclear stain's density over stained pixels, at 0.5 µm
+    per pixel.
     """
     parts = [nuclear_density(image)[green_density(image) > STAINED] for image in images]
     pooled = np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32)
@@ -93,9 +96,10 @@ def nuclear_strength(images: list[U8]) -> float | None:
 
 
 def agreement(first: I32, second: I32) -> float:
-    """Compute the F1 of two label maps (H, W): pairs that share over half of their union.
+    """Compute the F1 score between two label maps (H, W), matching labels by overlap.
 
-    0 if neither has nuclei, which confirms nothing.
+    Labels match if they share over half of their union. The score is 0 if neither map has
+    nuclei, which confirms nothing.
     """
     shared, counts = np.unique(
         np.stack([first.ravel(), second.ravel()]), axis=1, return_counts=True
@@ -118,8 +122,8 @@ def local_threshold(density: AnyArray, radius: int, floor: float, cap: float = D
     Parameters
     ----------
     density : (height, width) optical density
-    radius : of the local means, in pixels
-    cap : upper limit to which densities are clipped
+    radius : radius for the local means, in pixels
+    cap : upper limit at which densities are clipped
 
     Returns
     -------
@@ -147,17 +151,17 @@ def segment(
 ) -> Nuclei:
     """Find nuclei in an image whose pixels are `mpp` µm wide (0.15 to 1.0).
 
-    A local threshold is applied to the nuclear stain's density; touching nuclei are separated by
-    flooding from the maxima of the smoothed distance to the background.
+    A local threshold is applied to the nuclear stain's density; touching nuclei are separated
+    by flooding from the maxima of the smoothed distance to the background.
 
     Parameters
     ----------
     image : (H, W, 3) RGB
     floor : minimum optical density of a nucleus
-    cap : upper limit to which densities are clipped for thresholds
+    cap : upper limit at which densities are clipped for thresholds
     within : (H, W) mask; nuclei with centers outside it are dropped
-    density, second : maps for finding nuclei and for a further measurement; nuclear stain and
-        green density if None
+    density, second : maps for finding nuclei and for an additional measurement; nuclear stain
+        and green density if None
 
     Returns
     -------
@@ -177,7 +181,7 @@ def segment(
 
 
 def part_touching(foreground: U8, um: float) -> I32:
-    """Label a mask's nuclei, separating touching ones by flooding from maxima of their depth.
+    """Label a mask's nuclei, separating touching nuclei by flooding from maxima of their depth.
 
     `um` is the number of pixels per µm.
     """
@@ -204,10 +208,10 @@ def measure_shapes(
     second: AnyArray,
     circularity: float = 0.0,
 ) -> Nuclei:
-    """Measure labeled nuclei, dropping those of implausible area or below `circularity`.
+    """Measure labeled nuclei, dropping those with an implausible area or below `circularity`.
 
     `raw` is the stain's density, `smooth` is the denoised density used for the contrast, and
-    `second` is a further map to be averaged over each nucleus.
+    `second` is an additional map to be averaged over each nucleus.
 
     Parameters
     ----------
@@ -239,21 +243,21 @@ def measure_shapes(
 def surroundings(nuclei: Nuclei, image: U8, mpp: float) -> F64:
     """Measure the surroundings of each nucleus and the coarseness of its chromatin.
 
-    `around_density` and `around_second` are the mean densities of the nuclear stain and of green in
-    a square of `AROUND_UM` around the nucleus's pixels, and `crowding` is the share of the square
-    covered by nuclei. `rim_density` is the mean nuclear stain within `RIM_UM` of the outline,
-    outside all nuclei; `grain` is the mean absolute deviation of the nuclear stain from its local
-    mean over about `GRAIN_UM`.
+    `around_density` and `around_second` are the mean densities of the nuclear stain and of
+    green in a square of `AROUND_UM` around the nucleus's pixels, and `crowding` is the share
+    of the square covered by nuclei. `rim_density` is the mean nuclear stain within `RIM_UM`
+    of the outline, outside all nuclei; `grain` is the mean absolute deviation of the nuclear
+    stain from its local mean over about `GRAIN_UM`.
 
     Parameters
     ----------
-    nuclei : n nuclei of the image
+    nuclei : n nuclei in the image
     image : (height, width, 3) RGB
-    mpp : µm per pixel of the image
+    mpp : µm per image pixel
 
     Returns
     -------
-    (n, len(SURROUNDINGS)).
+    (n, len(SURROUNDINGS)) values.
     """
     from mcp_servers.pathology.compute.kernels import label_sums
 
@@ -294,7 +298,7 @@ def _without_holes(mask: AnyArray, largest: float) -> U8:
 
 
 def _describe(sums: F64, mpp: float) -> tuple[F64, BoolArray]:
-    """Compute shape and stain from the sums of `label_sums`; empty labels are marked False."""
+    """Compute shape and stain from the sums in `label_sums`; empty labels are marked False."""
     part = sums[1:]
     n = np.maximum(part[:, 0], 1.0)
     x, y = part[:, 1] / n, part[:, 2] / n
@@ -329,21 +333,22 @@ def _describe(sums: F64, mpp: float) -> tuple[F64, BoolArray]:
 
 
 def darkness(densities: AnyArray) -> float:
-    """Compute the density that a lymphocyte's nucleus reaches, from the nuclei's mean densities.
+    """Compute the density threshold for a lymphocyte nucleus from the nuclei's mean densities.
 
     This is 0.85 of their 75th percentile, at most 0.45. On slides with lymphocytes the upper
-    quarter contains them, because their chromatin is the densest; on other slides few small nuclei
-    are as dark as the rest.
+    quarter contains them, because their chromatin is the densest; on other slides few small
+    nuclei are as dark as the rest.
     """
     return float(min(0.85 * np.percentile(densities, 75), 0.45))
 
 
 def lymphocyte_like(table: F64, dark: float | None = None) -> BoolArray:
-    """Select small, round, dark nuclei, as lymphocytes and some other cells have.
+    """Select small, round, dark nuclei, typical of lymphocytes and some other cells.
 
-    The area is within `LYMPHOCYTE_AREA_UM2` (diameters of about 4 to 9 µm), the eccentricity below
-    `LYMPHOCYTE_MAX_ECCENTRICITY`, the circularity at least `LYMPHOCYTE_MIN_CIRCULARITY`, and the
-    mean density at least `dark`, which defaults to the `darkness` of the table.
+    The area is within `LYMPHOCYTE_AREA_UM2` (diameters of about 4 to 9 µm), the eccentricity
+    below `LYMPHOCYTE_MAX_ECCENTRICITY`, the circularity at least
+    `LYMPHOCYTE_MIN_CIRCULARITY`, and the mean density at least `dark`, which defaults to the
+    `darkness` of the table.
     """
     if not len(table):
         return np.zeros(0, dtype=bool)

@@ -25,7 +25,7 @@ from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray, bands
 CELL_UM = 8.0
 EVERYTHING = slice(None)
 FINE_MPP = 0.7
-"""Pixel size up to which nuclei are typed as at 0.5 µm per pixel, and above which as at 1."""
+"""Maximum pixel size for typing nuclei as at 0.5 µm per pixel; above it, as at 1."""
 EPITHELIAL_AREA_UM2 = 30.0
 EPITHELIAL_MAX_ECCENTRICITY = 0.9
 GAP_DENSITY = 0.08
@@ -49,16 +49,16 @@ LAYERS = (
 
 COUNTS = frozenset(("lymphocytes", "nuclei", "regular"))
 SHARED = tuple(name for name in LAYERS if name not in COUNTS)
-"""Layers that are averages over a cell's pixels, in the order of `pixels.cell_layers`."""
+"""Layers averaged over a cell's pixels, in the order of `pixels.cell_layers`."""
 DENSITIES = frozenset(("nuclear_red", "nuclear_green", "red", "green"))
 SHARE_STEPS, DENSITY_STEPS = 192.0, 100.0
-"""Steps per unit in which shares and densities are stored.
+"""Number of steps per unit for storing shares and densities.
 
-Shares are stored in steps of 1/192 (at 1 µm per pixel a cell has 64 pixels, so nothing is lost),
-and densities in steps of 0.01 (up to 2.55; a black pixel has 2.41).
+Shares are stored in steps of 1/192 (at 1 µm per pixel a cell has 64 pixels, so nothing is
+lost), and densities in steps of 0.01 (up to 2.55; a black pixel has 2.41).
 """
 TILE = 128
-"""Side of a tile of the grid in cells, equal to a block of 1,024 px at 1 µm per pixel."""
+"""Side length of a grid tile in cells, equal to a block of 1,024 px at 1 µm per pixel."""
 HELD = 512
 """Maximum number of tiles in memory: 96 MiB, or 5 cm² of tissue, more than most slides have."""
 INDEX = {name: at for at, name in enumerate(LAYERS)}
@@ -75,10 +75,10 @@ def steps(name: str) -> float:
 class Survey:
     """Layers (see `LAYERS`) of shape (rows, columns); cell (0, 0) is at the slide's corner.
 
-    A slide of 75 x 25 mm has 29 million cells. They are stored as bytes (counts, and shares and
-    densities in steps) in tiles of (layers, `TILE`, `TILE`), which exist only where something was
-    added, so glass takes no memory; tiles beyond `HELD` are kept in a file. `layer` returns the
-    values of some rows.
+    A slide of 75 x 25 mm has 29 million cells. They are stored as bytes (counts, and shares
+    and densities in steps) in tiles of (layers, `TILE`, `TILE`), which exist only where data
+    were added, so that glass takes no memory; tiles beyond `HELD` are kept in a file. `layer`
+    returns the values of some rows.
     """
 
     shape: tuple[int, int]
@@ -103,9 +103,9 @@ class Survey:
 
         Parameters
         ----------
-        width_um, height_um : of the slide, in µm
+        width_um, height_um : dimensions of the slide, in µm
         dark : minimum optical density of a lymphocyte's nucleus
-        strength : of the slide's stain
+        strength : strength of the slide's stain
         background : color of empty glass, 0 to 255
         """
         shape = (int(np.ceil(height_um / CELL_UM)) + 1, int(np.ceil(width_um / CELL_UM)) + 1)
@@ -130,7 +130,7 @@ class Survey:
         return np.asarray(self.read_layer("tissue", rows) > 0.25 * SHARE_STEPS)
 
     def read_layer(self, name: str, rows: slice = EVERYTHING) -> U8:
-        """Return the stored bytes of a layer, for some rows or all."""
+        """Return the stored bytes for a layer, in some rows or all."""
         top, bottom, _ = rows.indices(self.shape[0])
         out = np.zeros((max(0, bottom - top), self.shape[1]), dtype=np.uint8)
         for row in range(top // TILE, -(-bottom // TILE)):
@@ -145,11 +145,11 @@ class Survey:
         return out
 
     def layer(self, name: str, rows: slice = EVERYTHING) -> F32:
-        """Return a layer, or some rows of it, as floating-point values."""
+        """Return a layer, or some of its rows, as floating-point values."""
         return np.asarray(self.read_layer(name, rows), dtype=np.float32) / np.float32(steps(name))
 
     def write_layer(self, name: str, window: tuple[slice, slice], values: F32) -> None:
-        """Set a share (0 to 1) or a density in a window of the grid."""
+        """Set a share (0 to 1) or a density in a window on the grid."""
         whole = np.rint(np.clip(values * steps(name), 0, 255)).astype(np.uint8)
         (top, bottom, _), (left, right, _) = (
             part.indices(length) for part, length in zip(window, self.shape, strict=True)
@@ -182,11 +182,11 @@ class Survey:
         return self.tiles.edit((row, column))
 
     def bands(self) -> Iterator[slice]:
-        """Iterate over all rows, some at a time."""
+        """Iterate over all rows in bands."""
         return bands(self.shape[0])
 
     def holds(self, rows: slice) -> bool:
-        """Check whether anything was added in some rows."""
+        """Check whether anything was added in the given rows."""
         top, bottom, _ = rows.indices(self.shape[0])
         return any(top < (row + 1) * TILE and row * TILE < bottom for row, _ in self.tiles)
 
@@ -223,7 +223,7 @@ class Survey:
 
 
 def sampled_darkness(images: list[U8], mpp: float) -> float:
-    """Compute `darkness` from sampled tissue, so that cells are classified alike across a slide.
+    """Compute `darkness` from sampled tissue, so that a slide's cells are classified consistently.
 
     Return 0.2 if there are fewer than 20 nuclei.
     """
@@ -235,10 +235,10 @@ def sampled_darkness(images: list[U8], mpp: float) -> float:
 def add_block(
     survey: Survey, piece: Piece, mpp: float, lock: AbstractContextManager[object]
 ) -> None:
-    """Add a block of the slide, `mpp` µm per pixel, excluding its halo from all sums.
+    """Add a slide block at `mpp` µm per pixel, excluding its halo from all sums.
 
-    Blocks may be added from several threads in any order: under the lock, counts are accumulated,
-    and everything else is written once.
+    Blocks may be added from several threads in any order: counts are accumulated under the
+    lock, and everything else is written once.
     """
     from mcp_servers.pathology.compute.kernels import cell_layers
 

@@ -19,17 +19,17 @@ OD_BOUNDS = (0.06, 0.16)
 Below the first, glass and dust are included; above the second, pale stroma and fat are lost.
 """
 NOISE_BELOW, GRAY_BELOW, GREENER_FROM = 0.2, 4.0, 0.2
-"""Limits that exclude H&E, at 2 µm per pixel, on medians over fields.
+"""Limits on medians over fields at 2 µm per pixel, beyond which an image is not H&E.
 
-Correlation of neighboring pixels: H&E had 0.49 and more, noise up to 0.07. Spread of the three
-channels: H&E 10 and more, gray images 0 to 3. Share of pixels that are greenest: H&E up to 0.12,
-random color from 0.3 on.
+Correlation of neighboring pixels: H&E had 0.49 or more, noise at most 0.07. Spread of the
+three channels: H&E 10 or more, gray images 0 to 3. Share of pixels in which green is
+highest: H&E at most 0.12, random color at least 0.3.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Tissue:
-    """Masks of an overview image, all of the image's shape."""
+    """Masks on an overview image, all with the image's shape."""
 
     mask: BoolArray
     pen: BoolArray
@@ -73,9 +73,9 @@ def _density_plane(channel: U8, background: int) -> F32:
 def unlike_he(fields: Sequence[U8]) -> str:
     """Explain why these fields cannot be from an H&E section; empty if they can.
 
-    Only images far from any section are reported: noise, gray images, and images that are partly
-    green. Smooth pink and purple images of any kind pass. Fields are RGB at about 2 µm per pixel;
-    those with less than a tenth of tissue are ignored.
+    Only images unlike any section are reported: noise, gray images, and images that are
+    partly green. Smooth pink and purple images of any kind pass. Fields are RGB at about 2 µm
+    per pixel; those with less than a tenth tissue are ignored.
     """
     statistics = []
     for field in fields:
@@ -103,11 +103,11 @@ def unlike_he(fields: Sequence[U8]) -> str:
 def find_pen(red: AnyArray, green: AnyArray, blue: AnyArray) -> BoolArray:
     """Find ink from the ratios of the channels' optical densities.
 
-    Hematoxylin, eosin and DAB absorb green at least as much as one neighbor: (0.65, 0.70, 0.29),
-    (0.07, 0.99, 0.11), (0.27, 0.57, 0.78). Green and blue ink absorb red most; red ink absorbs
-    green and blue almost equally and little red; orange and yellow ink absorb blue by far the most;
-    black ink absorbs all channels equally and strongly. Purple, pink and brown ink have the colors
-    of the stains and cannot be distinguished from tissue this way.
+    Hematoxylin, eosin and DAB absorb green at least as much as red or blue: (0.65, 0.70,
+    0.29), (0.07, 0.99, 0.11), (0.27, 0.57, 0.78). Green and blue ink absorb red most; red ink
+    absorbs green and blue almost equally and little red; orange and yellow ink absorb blue by
+    far the most; black ink absorbs all channels equally and strongly. Purple, pink and brown
+    ink have the colors of the stains and cannot be distinguished from tissue this way.
     """
     strong = np.maximum(np.maximum(red, green), blue) > 0.15
     green_ink = (red > 1.25 * green) & (red > 0.35)
@@ -128,7 +128,7 @@ def otsu(values: AnyArray, low: float = OTSU_SPAN[0], high: float = OTSU_SPAN[1]
 
 
 def otsu_of(counts: AnyArray, edges: F64) -> float:
-    """Find Otsu's threshold of a histogram among its `edges`."""
+    """Find Otsu's threshold for a histogram among its `edges`."""
     weights = counts.astype(np.float64)
     centers = (edges[:-1] + edges[1:]) / 2
     below = np.cumsum(weights)
@@ -150,14 +150,15 @@ def find_tissue(
 ) -> Tissue:
     """Find the tissue in an overview image.
 
-    Tissue is where the optical density of green, which both H&E stains absorb, smoothed over ~2
-    pixels, exceeds Otsu's threshold kept within `OD_BOUNDS`. Colorless pixels (dust, shadows of the
-    cover slip) and ink are removed, small pieces are dropped, and small holes are filled.
+    Tissue is where the optical density of green, which both H&E stains absorb, smoothed over
+    ~2 pixels, exceeds Otsu's threshold kept within `OD_BOUNDS`. Colorless pixels (dust,
+    shadows of the coverslip) and ink are removed, small pieces are dropped, and small holes
+    are filled.
 
     Parameters
     ----------
     image : (H, W, 3) RGB
-    mpp : µm per pixel of the image; about 8 works best
+    mpp : µm per image pixel; about 8 works best
     min_area_um2, fill_holes_um2 : areas in µm²
     """
     background = background_color(image)
@@ -203,7 +204,7 @@ def find_tissue(
 
 
 def _keep_large(mask: BoolArray, min_pixels: float, value: bool = True) -> BoolArray:
-    """Return the regions of `value` in a mask that have at least `min_pixels` pixels."""
+    """Return the regions of `value` in a mask with at least `min_pixels` pixels."""
     found = components(mask, diagonal=True, value=value)
     return found.mask(found.areas() >= min_pixels)
 
@@ -217,8 +218,8 @@ def sharpness(image: U8) -> float:
 FOCUS_NOISE, FOCUS_SMOOTH = 0.5, 0.7
 """Noise energy of the Laplacian, and standard deviation of the Gaussian applied before it.
 
-The energy is due to rounding and compression alone (gray levels squared), and the Gaussian is in
-pixels; without it, JPEG blocks are mistaken for detail.
+The energy (in squared gray levels) comes only from rounding and compression. The Gaussian
+is in pixels; without it, JPEG blocks are mistaken for detail.
 """
 
 
@@ -242,8 +243,8 @@ def focus_sums(image: U8, tissue: BoolArray, cell: int) -> F32:
 def focus_ratio(sums: F32) -> F32:
     """Compute the Laplacian's energy over the variance of gray per cell; infinite without tissue.
 
-    Both scale with contrast, so pale and dark tissue are comparable; the ratio is near 0 out of
-    focus.
+    Both scale with contrast, so that pale and dark tissue are comparable; the ratio is near 0
+    out of focus.
     """
     share = np.maximum(sums[0], 1e-6)
     mean, square, energy = (sums[i] / share for i in (1, 2, 3))

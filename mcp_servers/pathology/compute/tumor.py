@@ -1,4 +1,4 @@
-"""Detection of tumor-like epithelium, its border and its surroundings on the grid of `survey`."""
+"""Detection of tumor-like epithelium, its border and its surroundings on the `survey` grid."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ SPAN = (-0.5, 1.6)
 BOUNDS = (0.0, 0.75)
 """Bounds on the automatic threshold of the score."""
 PALE = 0.42
-"""Threshold below which solidity mattered more than nuclei, which is reported as unsure."""
+"""Threshold below which solidity outweighed nuclei, which is reported as uncertain."""
 
 HOLE_UM2 = 20_000.0
 """Area below which gaps in tumor are filled."""
 
 
 def tumor_score(survey: Survey, rows: slice) -> F32:
-    """Score how much each cell of some rows looks like solid epithelium.
+    """Score how closely each cell in some rows resembles solid epithelium.
 
-    Scores are about -0.5 to 1.5, and 0 on glass. There are four cues, each smoothed over ~28 µm:
-    area under round nuclei that are not small (0.15 of the tissue counts fully); basophilia, the
-    ratio of red to green density (0.38 in stroma to 0.58 in epithelium); solidity, the absence of
-    unstained gaps (0.15 and more counts as loose); and the density of lymphocyte-like nuclei, which
-    counts against.
+    Scores are about -0.5 to 1.5, and 0 on glass. There are four cues, each smoothed over ~28
+    µm: area under round nuclei that are not small (0.15 of the tissue counts fully);
+    basophilia, the ratio of red to green density (0.38 in stroma to 0.58 in epithelium);
+    solidity, the absence of unstained gaps (0.15 or more counts as loose); and the density of
+    lymphocyte-like nuclei, which counts against.
     """
     cues = ("epithelial", "green", "red", "gap", "lymphocytes")
     epithelial, green, red, gap, lymphocytes = survey.smooth(cues, SMOOTH_UM, rows)
@@ -45,7 +45,7 @@ def tumor_score(survey: Survey, rows: slice) -> F32:
 def tumor_mask(
     survey: Survey, *, min_area_um2: float = 20_000.0, threshold: float | None = None
 ) -> tuple[BoolArray, float]:
-    """Find the cells that look like solid epithelium, and the threshold used.
+    """Find the cells that resemble solid epithelium, and the threshold used.
 
     The default threshold is Otsu's, kept within `BOUNDS`.
     """
@@ -60,10 +60,10 @@ def tumor_mask(
 
 
 def _above(survey: Survey, threshold: float | None) -> tuple[BoolArray, float]:
-    """Find the cells scoring above a threshold, or above Otsu's kept within `BOUNDS`.
+    """Find the cells scoring above a threshold, by default Otsu's, kept within `BOUNDS`.
 
-    Otsu's threshold is an edge of the histogram, or a bound. The number of these that a score
-    exceeds is kept as a byte, so that scores are computed once and not stored.
+    Otsu's threshold is a histogram edge or a bound. The number of edges and bounds that a
+    score exceeds is stored as a byte, so that scores are computed once and not stored.
     """
     counts, edges = np.histogram(np.zeros(0, np.float32), OTSU_BINS, SPAN)
     levels = np.unique(np.clip(edges, *BOUNDS))
@@ -86,9 +86,9 @@ def _above(survey: Survey, threshold: float | None) -> tuple[BoolArray, float]:
 def clean_mask(mask: BoolArray, min_area_um2: float) -> BoolArray:
     """Smooth a mask's border, and remove patches below `min_area_um2` and small holes.
 
-    A hole is a gap below `HOLE_UM2` that the mask encloses. A gap at the border of the image is not
-    a hole, however small: what lies beyond is unknown, and in a field without tumor the gap is the
-    whole image.
+    A hole is a gap below `HOLE_UM2` that the mask encloses. A gap at the border of the image
+    is not a hole, however small: the area beyond is unknown, and in a field without tumor the
+    gap is the whole image.
     """
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
     out = np.ascontiguousarray(mask).view(np.uint8)
@@ -105,7 +105,7 @@ def clean_mask(mask: BoolArray, min_area_um2: float) -> BoolArray:
 
 
 def zones(tumor: BoolArray, tissue: BoolArray, band_um: float) -> dict[str, BoolArray]:
-    """Return tumor, peritumoral band (outside, within `band_um`) and the rest of the tissue."""
+    """Return the tumor, a peritumoral band (outside, within `band_um`) and the remaining tissue."""
     inside = tumor & tissue
     band = tissue & ~inside
     border = Border(tumor)

@@ -1,1 +1,1 @@
-"""The bundled nuclei network: what it computes, how it was trained, and how it is scored."""
+"""The bundled nuclei network: its computation, training and scoring."""

@@ -27,13 +27,13 @@ FORMAT = "sage-nuclei-1"
 WORKING_MPP = 0.5
 SHIPPED = "nuclei.safetensors"
 MAPS_PLACE = 2
-"""Index of the first map that is a position rather than a probability."""
+"""Index of the first map that contains a position rather than a probability."""
 STRETCH = 1.1
-"""Factor by which an image may be coarser than the network expects before it is enlarged."""
+"""Maximum factor by which an image may be coarser than expected without being enlarged."""
 
 
 class NucleiScores(BaseModel):
-    """Mean scores over tiles, next to those of Otsu + watershed and of the classical method."""
+    """Mean scores over tiles, with those of Otsu + watershed and of the classical method."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -108,10 +108,10 @@ class NucleiNetwork:
     stated = True
     types: tuple[str, ...] = ()
     dye = 1.0
-    """Factor on optical densities, which brings a dark slide to the training's strength."""
+    """Factor applied to optical densities to bring a dark slide to the training strength."""
 
     def __init__(self, path: Path, device: str = "cpu") -> None:
-        """Load onto a device; raises `InputError` if the file is damaged or not such a network."""
+        """Load onto a device; raise `InputError` if the file is damaged or not such a network."""
         import torch
         from safetensors.torch import load_file
 
@@ -133,10 +133,10 @@ class NucleiNetwork:
         self.net = fuse_normalization(net.eval()).to(device, memory_format=torch.channels_last)
 
     def adapt(self, strength: float | None) -> NucleiNetwork:
-        """Return this network for a slide of a `nuclear_strength`.
+        """Return this network adapted to a slide with the given `nuclear_strength`.
 
-        Dark slides are scaled down to the training's median. Pale slides are left as they are:
-        amplification makes nuclei of the stroma's noise.
+        Dark slides are scaled down to the training median. Pale slides are left unchanged,
+        because amplification would turn noise in the stroma into nuclei.
         """
         adapted = copy(self)
         if strength and self.card.strength is not None:
@@ -164,7 +164,7 @@ class NucleiNetwork:
         return np.ascontiguousarray(plain[:, :height, :width])
 
     def labels(self, image: U8, mpp: float) -> I32:
-        """Label the nuclei of an image whose pixels are `mpp` µm wide."""
+        """Label the nuclei in an image whose pixels are `mpp` µm wide."""
         if mpp <= STRETCH * self.mpp:
             return instances(self.maps(image))
         height, width = image.shape[:2]
@@ -176,7 +176,7 @@ class NucleiNetwork:
         return np.asarray(small, dtype=np.int32)
 
     def segment(self, image: U8, mpp: float, within: BoolArray | None = None) -> Nuclei:
-        """Segment the nuclei of an image and measure them as in the classical method."""
+        """Segment the nuclei in an image and measure them as in the classical method."""
         density = nuclear_density(image)
         smooth = cv2.GaussianBlur(density, (0, 0), max(0.4, 0.5 / mpp))
         second = green_density(image)
@@ -184,7 +184,7 @@ class NucleiNetwork:
 
 
 def fuse_normalization(net: Any) -> Any:
-    """Fold each normalization of the network into the convolution before it."""
+    """Fold each normalization in the network into the preceding convolution."""
     from torch import nn
     from torch.nn.utils.fusion import fuse_conv_bn_eval
 
@@ -197,20 +197,20 @@ def fuse_normalization(net: Any) -> Any:
 
 
 CUT = 0.4
-"""Probability at and above which a pixel belongs to a nucleus."""
+"""Probability at or above which a pixel belongs to a nucleus."""
 LEAST_PX, HOLE_PX = 20, 80
-"""Size below which pieces are dropped, and below which holes in a nucleus are filled."""
+"""Sizes below which pieces are dropped, and holes in a nucleus are filled."""
 SEED_DEPTH = 0.2
-"""Depth below which a local maximum does not start a nucleus of its own."""
+"""Depth below which a local maximum does not start a separate nucleus."""
 SEED_SMOOTHING_PX, SEED_REACH_PX = 0.8, 2
 SADDLE = 0.8
-"""Share of the lower peak that the depth on the border of two basins must exceed to join them."""
+"""Minimum depth at the border of two basins, as a share of the lower peak, for joining them."""
 
 
 def instances(maps: F32) -> I32:
     """Label nuclei from maps (2 or more, H, W) of nucleus probability and depth.
 
-    Probable pixels are flooded from the maxima of the smoothed depth; basins not separated by a
+    Probable pixels are flooded from maxima in the smoothed depth; basins not separated by a
     clear saddle are joined.
     """
     from mcp_servers.pathology.compute.kernels import grow
@@ -229,7 +229,7 @@ def instances(maps: F32) -> I32:
 
 
 def without_small(mask: AnyArray, least: int) -> BoolArray:
-    """Remove connected pieces below `least` pixels from a mask."""
+    """Remove connected pieces smaller than `least` pixels from a mask."""
     _, parts, sizes, _ = cv2.connectedComponentsWithStats(
         np.asarray(mask, dtype=np.uint8), connectivity=4
     )
@@ -241,7 +241,8 @@ def without_small(mask: AnyArray, least: int) -> BoolArray:
 def merge_shallow(labels: I32, depth: F32) -> I32:
     """Join adjacent labels whose saddle is above `SADDLE` of the lower peak.
 
-    Labels are joined in order of decreasing saddle; a joined label has the higher of the two peaks.
+    Labels are joined in order of decreasing saddle; a joined label takes the higher of the
+    two peaks.
     """
     count = int(labels.max())
     pairs, saddles = [], []

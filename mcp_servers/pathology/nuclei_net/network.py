@@ -1,8 +1,9 @@
-"""A small U-Net that predicts nucleus, depth, and offset to the center for each pixel.
+"""Small U-Net that predicts nucleus, depth, and offset to the center for each pixel.
 
-The outputs, at the input's resolution, are the logit of nucleus; the logit of depth (distance to
-the outline over the nucleus's largest); and the horizontal and vertical position in the nucleus, -1
-to 1 (HoVer-Net, Graham et al., Medical Image Analysis 2019).
+The outputs, at the input's resolution, are the logit of nucleus; the logit of depth (the
+distance to the outline relative to the nucleus's largest); and the horizontal and
+vertical position in the nucleus, -1 to 1 (HoVer-Net, Graham et al., Medical Image
+Analysis 2019).
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class NucleiNet(nn.Module):
 
     H and W must be multiples of `MULTIPLE`.
 
-    The first convolution halves the sides and the last produces four pixels for each of its own, so
-    that nothing is computed at full resolution.
+    The first convolution halves the sides and the last produces four output pixels per input
+    pixel, so that nothing is computed at full resolution.
     """
 
     def __init__(self, widths: tuple[int, ...] = WIDTHS) -> None:
@@ -47,7 +48,7 @@ class NucleiNet(nn.Module):
         self.head = nn.Conv2d(widths[0], 4 * OUTPUTS, 3, padding=1)
 
     def forward(self, densities: Tensor) -> Tensor:
-        """Compute the four maps."""
+        """Compute the (n, 4, H, W) maps of nucleus and depth logits and x and y offsets."""
         kept = []
         x = densities
         for level, block in enumerate(self.down):
@@ -62,5 +63,5 @@ class NucleiNet(nn.Module):
 
 
 def densities(images: Tensor) -> Tensor:
-    """Compute the base-10 optical density of (n, 3, H, W) values 0 to 255 against white 245."""
+    """Compute base-10 optical density of (n, 3, H, W) values 0 to 255 relative to white at 245."""
     return -torch.log10(images.float().clamp(min=1.0) / 245.0).clamp(max=0.0)

@@ -1,1 +1,1 @@
-"""Import of cells, objects, and regions from other programs as maps, and export of maps."""
+"""Import of cells, objects, and regions from other programs as maps, and map export."""

@@ -27,12 +27,12 @@ def read_cells_json(
     types: Mapping[str, str] | None = None,
     window: Window = "none",
 ) -> SlideMaps:
-    """Return the cells of a slide from CellViT's `cells.json` or HoVer-Net's JSON.
+    """Read a slide's cells from CellViT's `cells.json` or HoVer-Net's JSON.
 
     CellViT writes `{"wsi_metadata", "type_map", "cells": [{"centroid", "contour", "type",
-    "type_prob"}]}`, HoVer-Net `{"mag", "nuc": {ID: {"centroid", "contour", "type", "type_prob"}}}`;
-    centers are x, y. Numeric types are named by `types`, CellViT's `type_map`, or else PanNuke; all
-    of them count as analyzed.
+    "type_prob"}]}`, HoVer-Net `{"mag", "nuc": {ID: {"centroid", "contour", "type",
+    "type_prob"}}}`; centers are x, y. Numeric types are named by `types`, CellViT's
+    `type_map`, or else PanNuke; all of them count as analyzed.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def _numbers(cells: Sequence[Any], key: str) -> F64:
 
 
 def _shapes(cells: Sequence[Any]) -> tuple[F64, F64]:
-    """Compute the area and perimeter of each contour in its own pixels, NaN without a contour."""
+    """Compute each contour's area and perimeter in the file's pixels, NaN without a contour."""
     areas, perimeters = np.full((2, len(cells)), np.nan)
     for number, cell in enumerate(cells):
         try:

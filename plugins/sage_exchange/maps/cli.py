@@ -1,4 +1,4 @@
-"""`sage exchange maps`: convert maps of cells, objects, and regions from and to other programs."""
+"""`sage exchange maps`: convert maps of cells, objects, and regions to and from other programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = typer.Typer(
 )
 
 Format = Literal["qupath", "cellvit", "hovernet", "inform", "steinbock", "hooknet", "table"]
-"""Programs whose formats can be imported."""
+"""Programs from which maps can be imported."""
 Around = Literal["none", "hull", "box"]
 """Shape to assume for the analyzed tissue."""
 Target = Literal["anndata", "qupath", "spatialdata"]

@@ -174,7 +174,7 @@ def _um() -> dict[str, Any]:
 
 
 def describe_maps(maps: SlideMaps) -> dict[str, Any]:
-    """Describe the maps by slide, patient, unit, resolution, and provenance."""
+    """Describe maps by slide, patient, unit, resolution, and provenance."""
     about: dict[str, Any] = {"slide": maps.slide, "patient": maps.patient, "unit": "um"}
     if maps.mpp is not None:
         about["mpp"] = maps.mpp
@@ -188,4 +188,4 @@ EXPORTS: dict[str, tuple[str, Callable[[SlideMaps, Path], None]]] = {
     "qupath": (".geojson", write_qupath),
     "spatialdata": (".zarr", write_spatialdata),
 }
-"""File ending and writer of each export, by name."""
+"""File suffix and writer for each export format, by name."""

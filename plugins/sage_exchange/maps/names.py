@@ -1,4 +1,4 @@
-"""Names for the types and kinds that other programs use."""
+"""Mapping of other programs' names for types and kinds."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ REGIONS = {
     "rest": ("rest",),
 }
 WINDOW = ("tissue", "region", "region*", "roi")
-"""Classes of outlines that enclose all of the analyzed tissue."""
+"""Annotation classes whose outlines enclose all of the analyzed tissue."""
 PANNUKE = {"1": "neoplastic", "2": "inflammatory", "3": "stromal", "4": "dead", "5": "epithelial"}
-"""PanNuke types by number, as HoVer-Net and CellViT write them."""
+"""PanNuke types by number, as used by HoVer-Net and CellViT."""
 LONGEST = 50
 
 
@@ -61,8 +61,8 @@ def slug(text: str) -> str:
 def match_name(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str, str]) -> str:
     """Match a type or kind to the caller's own name, a known name, or else `other_` and the text.
 
-    A derived class ("Tumor: Positive") gets the name of its first part followed by the rest. Names
-    that this function returned are left unchanged when they are read again.
+    A derived class ("Tumor: Positive") gets the name of its first part followed by the rest.
+    Names that this function returned are left unchanged when they are read again.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def match_name(text: str, known: Mapping[str, tuple[str, ...]], own: Mapping[str
 
 
 def check_own(own: Mapping[str, str]) -> None:
-    """Raise `InputError` if maps cannot use one of the caller's names."""
+    """Raise `InputError` if any of the caller's names cannot be used in maps."""
     adapter = TypeAdapter(dict[str, Name])
     try:
         adapter.validate_python(dict(own))

@@ -31,18 +31,17 @@ def read_qupath_geojson(
     types: Mapping[str, str] | None = None,
     notes: list[str],
 ) -> SlideMaps:
-    """Return the cells, objects, regions, and tissue of a slide from a QuPath object export.
+    """Read a slide's cells, objects, regions, and tissue from a QuPath object export.
 
-    Detections and cells become cells, typed by their class. Depending on their class, annotations
-    become the tissue (Tissue, Region*), objects (TLS, germinal center, gland, vessel), or regions;
-    points of other classes become cells.
-    Annotations without a class are left out and counted. Shape measurements in px are converted to
-    µm.
+    Detections and cells become cells, typed by their class. Depending on their class,
+    annotations become the tissue (Tissue, Region*), objects (TLS, germinal center, gland,
+    vessel), or regions; points of other classes become cells. Annotations without a class are
+    omitted and counted. Shape measurements in px are converted to µm.
 
     Parameters
     ----------
     mpp : µm per pixel; QuPath's coordinates are level-0 pixels
-    notes : notes on what was left out are added to it
+    notes : notes on omissions are added to this list
 
     Raises
     ------
@@ -104,7 +103,7 @@ def _shape(thing: Any, mpp: float) -> Any:
 
 
 def repair_shapes(found: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
-    """Make invalid outlines valid, keeping the kind of each."""
+    """Make invalid outlines valid, preserving the kind of each."""
     return [(shape if shape.is_valid else multipolygon([shape]), kind) for shape, kind in found]
 
 
@@ -139,6 +138,8 @@ def read_hooknet_table(
 ) -> Iterator[SlideMaps]:
     """Yield each slide's TLS and germinal centers as points from a CSV of name, label, x, and y.
 
+    Slides without any findings have no rows, so they are not yielded.
+
     Parameters
     ----------
     mpp : µm per pixel of x and y
@@ -148,8 +149,6 @@ def read_hooknet_table(
     ------
     InputError
         If a column is missing, or a row has no coordinates.
-
-    A slide without any findings has no rows, so it is not yielded.
     """
     import pandas as pd
     import shapely
@@ -175,10 +174,10 @@ def read_hooknet_table(
 
 
 def read_hooknet_json(path: Path, *, mpp: float, slide: str, patient: str) -> SlideMaps:
-    """Return the TLS and germinal centers of a slide from HookNet-TLS's annotations.
+    """Read a slide's TLS and germinal centers from HookNet-TLS annotations.
 
-    The file is a list of `{"coordinates": [[x, y], ...], "label": {"name": "tls" or "gc"}}` in
-    level-0 pixels, as wholeslidedata writes it.
+    The file is a list of `{"coordinates": [[x, y], ...], "label": {"name": "tls" or "gc"}}`
+    in level-0 pixels, as written by wholeslidedata.
 
     Parameters
     ----------
@@ -187,7 +186,7 @@ def read_hooknet_json(path: Path, *, mpp: float, slide: str, patient: str) -> Sl
     Raises
     ------
     InputError
-        If the file does not have that form.
+        If the file does not have this form.
     """
     import shapely
 

@@ -34,21 +34,21 @@ MICRON_UNITS = {
     "microns": "µm",
 }
 CODES = "\0codes"
-"""Internal column, under a name that no table uses."""
+"""Name of an internal column, which cannot occur in a table."""
 
 
 class Measured(Strict):
-    """A numeric column to keep, and its unit; px and px^2 are converted to µm."""
+    """A numeric column to keep and its unit; px and px^2 are converted to µm and µm²."""
 
     column: str
     unit: str = "1"
 
 
 class TableMapping(Strict):
-    """Roles of a table's columns. `unit` applies to x and y.
+    """Roles of a table's columns; `unit` applies to x and y.
 
-    `markers` are columns that state whether each marker is present ("CD8+", "Other-"); the positive
-    markers together form the type if `type` is not set.
+    `markers` are columns that indicate whether each marker is present ("CD8+", "Other-"); the
+    positive markers together form the type if `type` is not set.
     """
 
     x: str
@@ -81,7 +81,7 @@ def read_rows(
     ----------
     where : maps columns to the text that rows must contain in them
     needed : columns that must exist
-    separator : None for whichever of tab, comma, and semicolon is most frequent in the first line
+    separator : None for the most frequent of tab, comma, and semicolon in the first line
 
     Raises
     ------
@@ -115,9 +115,9 @@ def _separator(path: Path) -> str:
 
 
 def column_of(title: str, mpp: float | None) -> tuple[str, str, float]:
-    """Parse a title such as "Area µm^2" into a column name, a unit, and the factor into it.
+    """Parse a title such as "Area µm^2" into a column name, a unit, and a conversion factor.
 
-    A unit of pixels becomes µm if the pixel size is known, and a pure number otherwise.
+    Pixel units become µm if the pixel size is known, and a pure number otherwise.
     """
     text = re.sub(r"\((.*?)\)\s*$", r" \1", title).strip()
     for units, is_px in ((MICRON_UNITS, False), (PIXEL_UNITS, True)):
@@ -139,7 +139,7 @@ def _column_name(text: str) -> str:
 
 
 def preset(name: str, path: Path) -> TableMapping:
-    """Return the mapping for a program's table, based on the titles of its columns.
+    """Return the mapping for a program's table, based on the column titles.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def _steinbock(titles: Sequence[str]) -> TableMapping | None:
 
 
 def find_measurements(titles: Sequence[str]) -> dict[str, Measured]:
-    """Find the measurements that column titles name, keyed by title."""
+    """Find the measurements named by column titles, keyed by title."""
     found: dict[str, Measured] = {}
     for title in titles:
         name, unit, _ = column_of(title, 1.0)
@@ -240,9 +240,9 @@ def read_table(
     where: Mapping[str, str] | None = None,
     window: Window = "none",
 ) -> Iterator[SlideMaps]:
-    """Yield the cells of a table, one slide at a time, ordered by name.
+    """Yield a table's cells, one slide at a time, sorted by slide name.
 
-    A type that is found on any slide counts as analyzed on all of them.
+    A type that occurs on any slide counts as analyzed on all of them.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ def read_table(
 
 
 def _patient_of_rows(path: Path, slide: str, rows: Any, mapping: TableMapping) -> str | None:
-    """Find the patient of a slide's rows, or return None if there is no column of patients."""
+    """Return the patient ID in a slide's rows, or None if there is no patient column."""
     if mapping.patient is None:
         return None
     patients = sorted(set(rows[mapping.patient].str.strip()))

@@ -7,11 +7,11 @@ from typing import Any, Literal
 from mcp_servers.slides.arrays import F64
 
 Window = Literal["none", "hull", "box"]
-"""Shape around the detected cells (hull or box); none means unknown, so densities are undefined."""
+"""Shape around the detected cells (hull or box); with none, densities are undefined."""
 
 
 def window_of(window: Window, points: F64) -> tuple[Any, dict[str, str]]:
-    """Estimate the window as a multipolygon in µm, or None, with its method for the provenance."""
+    """Estimate the window as a multipolygon in µm, or None; also return the method used."""
     import shapely
 
     if window == "none" or len(points) < 3:

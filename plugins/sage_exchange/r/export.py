@@ -152,7 +152,7 @@ def _csv(head: tuple[str, ...], rows: list[Any]) -> str:
 
 
 def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -> str:
-    """Render the script's tasks as an R list."""
+    """Render the test plan for the script as an R list."""
     exposures: list[dict[str, Any]] = []
     for at, use in enumerate(contract.exposures):
         entry: dict[str, Any] = {"key": use.key, "level": use.level or "high"}
@@ -203,7 +203,7 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
 
 
 def _value_before(contract: Contract, use: VariableUse) -> str | int | float | bool | None:
-    """Return a value as it was before it became known; an exposure keeps its number."""
+    """Return the value that applies before the variable is known; a number for an exposure."""
     text = str(use.before).casefold()
     exposure = use.key in {exposure.key for exposure in contract.exposures}
     if not exposure or text.replace(".", "", 1).isdigit():
@@ -218,7 +218,7 @@ def _penalized(plan: TestPlan, analysis: AnalysisResult) -> bool:
 
 
 def _skip(contract: Contract, plan: TestPlan, analysis: AnalysisResult) -> str:
-    """Return the reason why R cannot repeat a test, or an empty string if it can."""
+    """Return the reason why R cannot replicate a test, or an empty string if it can."""
     outcome = analysis.test(plan.id)
     if outcome is None or outcome.status != "ok":
         return "not computed by SAGE" if outcome is None else f"{outcome.status}: {outcome.reason}"
@@ -244,7 +244,7 @@ def _filter(condition: Filter) -> dict[str, Any]:
 
 
 class _Vector(tuple[str, ...]):
-    """Strings that become an R character vector."""
+    """Strings to render as an R character vector."""
 
 
 def _r(value: Any, indent: int = 0) -> str:

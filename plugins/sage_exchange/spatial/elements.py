@@ -1,8 +1,9 @@
-"""Elements of a SpatialData store, built from the tools' output files. Requires `spatialdata`.
+"""SpatialData elements built from the tools' output files. Requires `spatialdata`.
 
-The intrinsic coordinates of each element are level-0 pixels with the origin at the slide's corner,
-x to the right and y down; those of the image are its own pixels. The coordinate system "global" is
-in level-0 pixels, and "um" is in µm if the pixel size is known.
+The intrinsic coordinates of each element are level-0 pixels with the origin at the
+slide's corner, x to the right and y down; those of the image are its own pixels. The
+coordinate system "global" is in level-0 pixels, and "um" is in µm if the pixel size is
+known.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
     from mcp_servers.slides.view import View
 
 REGION_KEY, INSTANCE_KEY = "element", "instance_id"
-"""Table columns with the annotated shapes element and the shape within it."""
+"""Columns with the name of the annotated shapes element, and with the shape within it."""
 CHUNK_PX, CHUNK_ROWS = 1024, 4096
 SMALLEST_LEVEL = 1024
-"""Longest side, in pixels, below which no coarser image level is added."""
+"""Length of the longest side, in pixels, below which no coarser image level is added."""
 
 
 def from_geojson(
     path: Path, name: str, size: tuple[int, int], mpp: float | None, warnings: list[str]
 ) -> Elements:
-    """Convert the areas of a file to shapes and its points to points, with their columns.
+    """Convert a file's areas to shapes and its points to points, with their columns.
 
-    Raises `InputError` if an object is wholly outside the slide of `size` level-0 pixels.
+    Raises `InputError` if an object is entirely outside the slide of `size` level-0 pixels.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ def _areas(
 def _columns(
     path: Path, objects: list[Annotated], own: Sequence[str], warnings: list[str]
 ) -> dict[str, Any]:
-    """Collect classification, name, and kind if any object has them, then the measurements.
+    """Collect classification, name, and kind if any object has them, plus the measurements.
 
     `own` lists the columns that contain the geometry.
     """
@@ -307,12 +308,14 @@ def make_image(view: View, mpp: float | None, tick: Callable[[float], None]) -> 
 
 
 def check_inside(path: Path, low: F64, high: F64, size: tuple[int, int], start: int = 0) -> None:
-    """Refuse objects, given by n low and high corners, off the slide; `start` is the first index.
+    """Refuse objects outside the slide, given their (n, 2) low and high corners.
+
+    `start` is the index of the first object.
 
     Raises
     ------
     InputError
-        Naming the first object outside.
+        Names the first object outside.
     """
     outside = (high < 0).any(axis=1) | (low > np.array(size)).any(axis=1)
     if outside.any():

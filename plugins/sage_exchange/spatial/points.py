@@ -1,4 +1,4 @@
-"""Points elements of a SpatialData store, read in chunks from CSV tables of any length."""
+"""SpatialData points elements, read in chunks from CSV tables of any length."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def from_csv(
 
 
 class _Rows:
-    """Chunks of `ROWS` rows of a table; fast if consecutive chunks are read in order."""
+    """Row chunks of a table, `ROWS` rows each; consecutive chunks are fast to read in order."""
 
     def __init__(self, path: Path, kinds: Mapping[str, Kind], names: Mapping[str, str]) -> None:
         self._path, self._kinds, self._names = path, kinds, names
@@ -73,7 +73,7 @@ class _Rows:
         return str(self._path)
 
     def __call__(self, start: int) -> Any:
-        """Read the chunk from row `start`, with the order and kinds of columns of all chunks."""
+        """Read the chunk from row `start`, with the same column order and kinds as all chunks."""
         with self._lock:
             if start < self._next:
                 self._next, self._frames = 0, _read_chunks(self._path, self._kinds)
@@ -98,7 +98,7 @@ def _read_chunks(path: Path, kinds: Mapping[str, Kind] | None) -> Iterator[Any]:
 
 
 def _check(path: Path, frame: Any, start: int, size: tuple[int, int]) -> None:
-    """Raise an error for rows without a position on the slide."""
+    """Raise an error if any row has no position on the slide."""
     import pandas as pd
 
     if not {"x", "y"} <= set(frame.columns):
@@ -130,7 +130,7 @@ def _widen(kinds: dict[str, Kind], frame: Any) -> None:
 
 
 def _common(kind: Kind, other: Kind) -> Kind:
-    """Find a common kind: the wider number, else text, also for a boolean with a number."""
+    """Find a common kind: the wider number type, or text if a boolean meets a number."""
     if not isinstance(kind, np.dtype) or not isinstance(other, np.dtype):
         return str
     return np.result_type(kind, other) if (kind.kind == "b") == (other.kind == "b") else str

@@ -24,7 +24,7 @@ Kind = Literal["shapes", "points", "table", "image"]
 
 
 class SpatialInput(SlideInput):
-    """Files to put into the store."""
+    """Files to include in the store."""
 
     results: InputPath | None = Field(
         default=None,
@@ -47,7 +47,7 @@ class SpatialInput(SlideInput):
 
 
 class SpatialElement(BaseModel):
-    """An element of the store."""
+    """An element in the store."""
 
     name: str
     kind: Kind
@@ -59,7 +59,7 @@ class SpatialElement(BaseModel):
 
 
 class SpatialResult(SlideResult):
-    """Contents of the store."""
+    """Contents of the exported store."""
 
     store: OutputName = Field(description="Folder that spatialdata.read_zarr can open")
     elements: list[SpatialElement]
@@ -84,7 +84,7 @@ class SpatialResult(SlideResult):
     title="Export to SpatialData",
 )
 def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResult:
-    """Export a slide to a store."""
+    """Export a slide's results to a SpatialData store."""
     from importlib.metadata import version
 
     from mcp_servers.formats import spatial
@@ -150,7 +150,7 @@ def spatialdata_export(given: SpatialInput, context: ToolContext) -> SpatialResu
 
 
 def _files(slide: Slide, given: SpatialInput, context: ToolContext) -> list[Path]:
-    """Resolve the files to export: those named, then this slide's files in the results folder."""
+    """Resolve the files to export: named files, then this slide's files in the results folder."""
     found = [context.input(file, "file") for file in given.files]
     for path in found:
         if path.suffix.lower() not in SUFFIXES:

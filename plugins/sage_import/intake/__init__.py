@@ -1,4 +1,4 @@
-"""Conversion of people's files to a `cohort.toml`, with every guess shown and correctable."""
+"""Conversion of user files to a `cohort.toml`, with every guess shown and correctable."""
 
 from __future__ import annotations
 

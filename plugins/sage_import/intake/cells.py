@@ -1,4 +1,4 @@
-"""Interpretation of a table's columns: decimal sign, order of dates, and missing-value codes."""
+"""Interpretation of table columns: decimal separator, date order, and missing-value codes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from sage_import.intake.values import (
 
 
 def interpret_columns(table: RawTable, said: Corrections) -> tuple[list[Column], list[Guess]]:
-    """Determine each column's decimal sign, order of dates, and missing-value codes.
+    """Determine each column's decimal separator, date order, and missing-value codes.
 
-    A column's own cells decide; only where they leave it open do the table's other columns.
+    A column's own cells decide; the table's other columns are used only if its cells are
+    ambiguous.
     """
     own = []
     for place, name in enumerate(map(str, table.rows.columns)):
@@ -150,7 +151,7 @@ def _dates(table: RawTable, own: list[Column], said: Corrections) -> list[Guess]
 
 
 def _place_years(column: Column, dated: list[Column]) -> None:
-    """Place births with two-digit years before the table's other dates."""
+    """Place two-digit birth years before the table's other dates."""
     if not BIRTH.search(words(column.name)):
         return
     others = [

@@ -1,4 +1,4 @@
-"""Detection of the code in a column that means the event, with evidence."""
+"""Detection, with evidence, of the event code in a column."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ HAPPENED_NOT = re.compile(
     r"en vie|zensiert|alive or dead tumor free|ned|awd)\b"
 )
 FLAGS = (("0", "1"), ("1", "2"), ("false", "true"), ("no", "yes"))
-"""Codes of two sides without words for them."""
+"""Pairs of codes whose values do not name the event."""
 AGREES = 0.97
 FEWEST = 10
 CLEARLY = 3.0
-"""Standard errors of a rank sum from which times speak for or against a coding."""
+"""Standard errors of the rank sum beyond which times support or contradict a coding."""
 
 
 @dataclass
 class Coding:
-    """Codes of an event column on each side, and the guess about them."""
+    """Codes for event and censoring in an event column, and the guess about them."""
 
     happened: list[str]
     censored: list[str]
@@ -45,7 +45,7 @@ class Coding:
 
 
 def side_of(value: str, name: str) -> int | None:
-    """Return 1 for a code that means the event, 0 for a code that means no event, or None."""
+    """Return 1 for an event code, 0 for a no-event code, and None for any other value."""
     text = re.sub(r"^\d\s*:\s*", "", value.casefold()).strip()
     if HAPPENED_NOT.match(text):
         return 0
@@ -62,7 +62,7 @@ def side_of(value: str, name: str) -> int | None:
 
 
 def detect_coding(event: Column, times: pd.Series, own: list[Column]) -> Coding | None:
-    """Find event and censoring codes and evidence for them; None if this is not an outcome.
+    """Find event and censoring codes with evidence; None if the column is not an outcome.
 
     Parameters
     ----------
@@ -93,9 +93,9 @@ def detect_coding(event: Column, times: pd.Series, own: list[Column]) -> Coding 
 
 
 def _coded_by_flag(event: Column, times: pd.Series, own: list[Column], shown: str) -> Coding | None:
-    """Decide a two-sided flag by another column or its name; ask where the times speak against it.
+    """Decide a two-valued flag by another column or its name; ask if the times contradict it.
 
-    Names for censoring, `1`/`2` and a bare vital status are used in both directions, so that only
+    Names for censoring, `1`/`2` and a bare vital status are used in both directions, so only
     another column settles them.
     """
     pair = sorted(set(codes(event.present)), key=str.casefold)
@@ -145,7 +145,7 @@ def compare_times(event: Column, times: pd.Series, low: str, high: str) -> str |
 
 
 def _ask_code(event: Column, happened: list[str], rest: list[str], shown: str, why: str) -> Guess:
-    """Build the question which code is the event, without an answer to confirm by a mere Enter."""
+    """Build the question of which code is the event, with no default that Enter would accept."""
     sides = (happened, rest) if len(happened) == len(rest) == 1 else (happened,)
     choices = tuple(f"{event.name}:{'|'.join(side)}" for side in sides)
     guess = event_guess(event, happened, shown, "unsure", why)
@@ -153,7 +153,7 @@ def _ask_code(event: Column, happened: list[str], rest: list[str], shown: str, w
 
 
 def _find_agreement(event: Column, plain: list[str], own: list[Column]) -> tuple[str, str] | None:
-    """Find the event's code by agreement with words, or with a date or day of death."""
+    """Find the event code by agreement with a text column or with a date or day of death."""
     mine = codes(event.cells).where(~event.absent)
     if stem(event.name) not in ("OS", ""):
         return None
@@ -187,7 +187,7 @@ def _find_agreement(event: Column, plain: list[str], own: list[Column]) -> tuple
 
 
 def is_number_of_death(column: Column) -> bool:
-    """Return True for a time to death that is not known for all."""
+    """Return True for a numeric time to death that is missing for some patients."""
     return (
         column.numeric
         and "death" in tokens(column.name)
@@ -197,7 +197,10 @@ def is_number_of_death(column: Column) -> bool:
 
 
 def describe_sides(event: Column, times: pd.Series) -> str:
-    """Describe each code's rows and median time; those followed longer seldom had the event."""
+    """Describe each code's rows and median time.
+
+    Patients who are followed longer seldom had the event.
+    """
     parts = []
     for value, rows in sorted(event.counts.items()):
         at = times[event.cells == value].dropna()

@@ -1,4 +1,4 @@
-"""Declaration of columns as variables of `cohort.toml`: kind, timing, and report."""
+"""Declaration of columns as `cohort.toml` variables: kind, timing, and report."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from sage_import.intake.names import (
 from sage_import.intake.values import Column
 
 SUSPECT = "may be from after follow-up began"
-"""Warning about a variable that an answer for all variables does not cover."""
+"""Warning about a variable that a general answer for all variables does not cover."""
 
 
 class ColumnGuess(Strict):
-    """Decision about a column."""
+    """Decision about a column's use."""
 
     column: str
     table: str
@@ -47,7 +47,7 @@ class ColumnGuess(Strict):
 
 
 MOST_DIFFERING = 0.05
-"""Share of patients whose rows may differ in a variable that describes patients."""
+"""Maximum fraction of patients whose rows may differ in a patient-level variable."""
 
 
 class Variables:
@@ -60,7 +60,7 @@ class Variables:
     def declare(
         self, column: Column, taken: set[str], people: list[str | None], several: bool
     ) -> tuple[str, dict[str, Any]] | None:
-        """Declare a column as a variable of `cohort.toml` with its key; None if it is omitted."""
+        """Declare a column as a `cohort.toml` variable with its key; None if it is omitted."""
         said = self.said.columns.get(column.name, {})
         if column.name in self.said.dropped_columns:
             self._add(column, "left out", evidence="as set")
@@ -201,7 +201,10 @@ class Variables:
         return key, made
 
     def _count_differing(self, column: Column, people: list[str | None]) -> tuple[int, int]:
-        """Count patients with several values, and those with several rows that have one."""
+        """Count patients with several distinct values, and patients with several rows.
+
+        Only rows with a value count.
+        """
         known = column.present
         owner = [people[place] for place in range(len(people)) if not column.absent.iloc[place]]
         groups = known.groupby(owner)
@@ -211,7 +214,7 @@ class Variables:
         self.reports.append(self.report(*what, **more))
 
     def report(self, column: Column, role: str, kind: str = "", **more: Any) -> ColumnGuess:
-        """Report a column's role, levels, and share of missing values."""
+        """Report a column's role, levels, and fraction of missing values."""
         many = len(column.counts) > 20
         levels = (
             {}

@@ -1,4 +1,4 @@
-"""Tables of other programs: Parquet, Arrow, Stata, SAS and SPSS, with their labels."""
+"""Tables from other programs (Parquet, Arrow, Stata, SAS and SPSS), with their labels."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ FRAMES = (".parquet", ".feather", ".arrow", ".dta", ".xpt", ".sas7bdat", ".sav",
 
 
 def read_frame(path: Path, name: str) -> RawTable:
-    """Read a table of another program as strings, with labels in place of coded values.
+    """Read another program's table as strings, with labels in place of coded values.
 
-    Raises `InputError` for damaged files, for those beyond the limits, and if a reader is missing.
+    Raises `InputError` for damaged files, for files beyond the limits, and if a reader is
+    missing.
     """
     try:
         frame, labels = _load(path)
@@ -68,7 +69,7 @@ def _load(path: Path) -> tuple[pd.DataFrame, Mapping[str, str]]:
 
 
 def _arrow(path: Path) -> pd.DataFrame:
-    """Read an Arrow file or stream."""
+    """Read a table from an Arrow file or stream."""
     import pyarrow as arrow
 
     with path.open("rb") as stream:
@@ -80,7 +81,7 @@ def _arrow(path: Path) -> pd.DataFrame:
 
 
 def cell_text(value: Any) -> str:
-    """Return a value as text: ISO dates, whole numbers without a point, and yes or no."""
+    """Return a value as text: ISO dates, whole numbers without a decimal point, and yes or no."""
     if value is None or value != value or type(value).__name__ in ("NaTType", "NAType"):
         return ""
     if hasattr(value, "isoformat"):

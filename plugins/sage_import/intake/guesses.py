@@ -1,4 +1,4 @@
-"""Guesses about a cohort's files with their evidence, and a person's corrections."""
+"""Guesses about a cohort's files with their evidence, and the user's corrections."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ NO_OUTCOME = "none"
 
 
 class Guess(Strict):
-    """Guess inferred from the files.
+    """A guess inferred from the files.
 
-    `key` is the key for `--set KEY=VALUE`. An `open` guess must be confirmed by a person; a `fixed`
-    guess is shown but cannot be changed by its key.
+    `key` is the key for `--set KEY=VALUE`. An `open` guess must be confirmed by a person; a
+    `fixed` guess is shown but cannot be changed by its key.
     """
 
     key: str
@@ -85,7 +85,7 @@ def make_guess(
     open: bool = False,
     fixed: bool = False,
 ) -> Guess:
-    """Build a guess; it is `likely` unless its evidence settles it or settles nothing."""
+    """Build a guess with its evidence; the default confidence is `likely`."""
     return Guess(
         key=key,
         what=what,
@@ -99,7 +99,7 @@ def make_guess(
 
 
 class Loss(Strict):
-    """Rows, sheets, files or genes that were left out."""
+    """Rows, sheets, files or genes that were omitted."""
 
     what: str
     count: int
@@ -108,7 +108,7 @@ class Loss(Strict):
 
 
 class Corrections(Strict):
-    """Settings given by a person, grouped by what they concern."""
+    """Settings given by the user, grouped by subject."""
 
     whole: dict[str, str] = Field(default_factory=dict)
     endpoints: dict[str, dict[str, str]] = Field(default_factory=dict)
@@ -117,13 +117,13 @@ class Corrections(Strict):
 
     @property
     def dropped_columns(self) -> frozenset[str]:
-        """Columns that are left out."""
+        """Columns that are omitted."""
         named = self.whole.get("drop", "").split(",")
         skipped = (name for name, said in self.columns.items() if said.get("kind") == "skip")
         return frozenset({*(name.strip() for name in named if name.strip()), *skipped})
 
     def event_codes(self, column: str) -> frozenset[str]:
-        """Codes that were set as the sides of an event column, and so are not missing."""
+        """Codes that the user assigned to event or censoring, and so are not missing."""
         start = f"{column}:"
         texts = [said.get(key, "") for said in self.endpoints.values() for key in SIDES]
         named = [text.removeprefix(start) for text in texts if text.startswith(start)]
@@ -131,15 +131,16 @@ class Corrections(Strict):
 
     @property
     def missing(self) -> frozenset[str]:
-        """Further codes for missing."""
+        """Additional codes for missing values."""
         return frozenset(code.strip() for code in self.whole.get("missing", "").split(",")) - {""}
 
 
 def read_corrections(settings: Iterable[str]) -> Corrections:
-    """Parse the corrections given as `--set KEY=VALUE`.
+    """Parse corrections given as `--set KEY=VALUE`.
 
-    `KEY` refers to the cohort (`id`, `decimal`), the endpoint (`time`, `event`; `PFS.time` for an
-    endpoint other than the first), a column (`STAGE.kind`), or a file's id (`id.samples`).
+    `KEY` refers to the cohort (`id`, `decimal`), the endpoint (`time`, `event`; `PFS.time`
+    for an endpoint other than the first), a column (`STAGE.kind`), or a file's id
+    (`id.samples`).
 
     Raises `InputError` if a key is unknown or a value is empty.
     """

@@ -11,14 +11,14 @@ from validation.cohort.ids import BARCODE
 
 OWNERS = frozenset({"patient", "patientid", "subject", "participant", "pid", "case", "person"})
 PARTS = word_set("slide image file scan wsi block sample aliquot specimen tile section")
-"""Words for parts of a patient, of which there may be several."""
+"""Words for patient parts, of which there may be several."""
 UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 TRAITS = frozenset({"age", "sex", "gender", "race", "stage", "grade"})
-"""Words for traits of a patient, as in `patient_age`, that do not identify one."""
+"""Words for patient traits, as in `patient_age`, that do not identify a patient."""
 
 
 def people_twice(own: list[Column], chosen: Column) -> Column | None:
-    """Find a patient column that is empty in many rows while other rows share a patient."""
+    """Find a patient column that is often empty and whose other rows share patients."""
     if set(tokens(chosen.name)) & OWNERS:
         return None
     for column in own:
@@ -65,12 +65,12 @@ def names_patients(column: Column) -> float:
 
 
 def match_people(theirs: Iterable[str], ours: Iterable[str]) -> tuple[dict[str, str], str]:
-    """Match identifiers of one file to those of another that were written in another form.
+    """Match identifiers in one file to those in another file that are written differently.
 
     Returns
     -------
-    Their identifiers mapped to ours, by the form that matches most, and a description of that form;
-    forms under which two of ours coincide are not used.
+    Their identifiers mapped to ours, by the form with the most matches, and a description of
+    that form; forms under which two of ours coincide are not used.
     """
     names, known = list(dict.fromkeys(theirs)), list(dict.fromkeys(ours))
     best: tuple[dict[str, str], str] = ({name: name for name in names if name in set(known)}, "")
@@ -95,7 +95,7 @@ def match_people(theirs: Iterable[str], ours: Iterable[str]) -> tuple[dict[str, 
 
 
 def _by_r(name: str) -> str:
-    """Return a name as R's make.names writes it, in lower case."""
+    """Return a name as R's make.names would write it, in lower case."""
     text = re.sub(r"[^a-z0-9._]", ".", name.strip().casefold())
     return text.removeprefix("x") if re.match(r"x[\d.]", text) else text
 
@@ -110,4 +110,4 @@ FORMS: tuple[tuple[Callable[[str], str], str], ...] = (
     (_by_r, "names as R writes them, as X1001 for 1001 and BC.1 for BC-1"),
     (lambda name: re.sub(r"[^a-z0-9]", "", _by_r(name)), "letters and digits alone"),
 )
-"""Forms in which programs write the same identifier."""
+"""Alternative forms in which programs write the same identifier."""

@@ -1,4 +1,4 @@
-"""Classification of levels: kind of variable, order, and equivalent spellings."""
+"""Classification of a column's levels: variable kind, order, and equivalent spellings."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ OPPOSITES = (
     {"male", "female"}, {"yes", "no"}, {"positive", "negative"}, {"mutated", "wildtype"},
     {"present", "absent"}, {"high", "low"},
 )  # fmt: skip
-"""Pairs of levels that are written in these words, however the file spells them."""
+"""Pairs of opposite levels in their standard wording, whatever their spelling in the file."""
 MOST_LEVELS = 20
 MOST_LENGTH = 60
 
 
 @dataclass
 class Levels:
-    """Kind of a variable and meaning of its levels; with empty `values`, levels are unchanged."""
+    """A variable's kind and the meaning of its levels; empty `values` leave levels unchanged."""
 
     kind: str
     evidence: str
@@ -217,7 +217,7 @@ def _in_order(places: Mapping[str, float]) -> dict[str, str | int | float]:
 
 
 def parse_order(text: str, levels: list[str], name: str) -> dict[str, str | int | float] | str:
-    """Return the ranks of levels in a person's order, or a message about the mismatch."""
+    """Return the ranks of levels in the user's order, or a message about the mismatch."""
     order = [item.strip() for item in text.split("<") if item.strip()]
     strange = sorted(set(order) - set(levels))
     if strange or len(order) < 2:

@@ -1,4 +1,4 @@
-"""Expression matrices, mutation calls, and count files among the given files."""
+"""Expression matrices, mutation calls, and count files among the input files."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ SYMBOLS = (
     "id",
 )
 FEWEST = 20
-"""Minimum number of gene columns for a table of samples by genes to be a matrix."""
+"""Minimum number of gene columns for a samples-by-genes table to count as a matrix."""
 FEWEST_SAMPLES = 3
 LEAST_GENES = 0.7
 RAW = ("raw_count", "normalized_count", "raw_counts", "unstranded")
-"""Values that are used if a matrix has several kinds per sample."""
+"""Kinds of values, in order of preference, to use if a matrix has several per sample."""
 ENTREZ = re.compile(r"^([^|]+)\|\d+$")
-"""A symbol with its Entrez number, as TCGA's Firehose writes it."""
+"""Pattern of a symbol with its Entrez number, as written by TCGA's Firehose."""
 DATES = re.compile(r"^(\d{1,2}-(Mar|Sep|Dec|Oct|Feb)|(Mar|Sep|Dec|Oct|Feb)-\d{2})$")
-"""Genes that a spreadsheet turned into dates."""
+"""Gene names that a spreadsheet turned into dates."""
 TRAIT = re.compile(r"\b(age|sex|gender|stage|grade|status|survival|os|time)\b")
 SILENT = {"Silent", "Intron", "3'UTR", "5'UTR", "3'Flank", "5'Flank", "IGR", "RNA"}
 MOST_GENES = 30
@@ -54,7 +54,7 @@ MOST_STAR_FILES = 2000
 
 @dataclass
 class RawMatrix:
-    """A matrix as text, genes by samples or the reverse, of which only the head was examined."""
+    """An expression matrix as text, genes by samples or the reverse; only its head was examined."""
 
     origin: str
     text: str
@@ -67,14 +67,14 @@ class RawMatrix:
     guesses: list[Guess] = field(default_factory=list)
     sha256: str = ""
     kinds: bool = False
-    """True if the second line names kinds of values."""
+    """True if the second line names the kinds of values."""
     losses: list[Loss] = field(default_factory=list)
 
 
 def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True) -> Any:
-    """Parse the matrix in a file; None if it is not a matrix and need not be one.
+    """Parse the matrix in a file; None if it is not a matrix and need not be.
 
-    Raises `InputError` if it should be a matrix and has no numbers.
+    Raises `InputError` if it should be a matrix but has no numbers.
     """
     lines = list(islice(_rows(text, delimiter, path.name), 60))
     if len(lines) < 3:
@@ -153,7 +153,7 @@ def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True)
 
 
 def _rows(text: str, delimiter: str, origin: str) -> Iterator[list[str]]:
-    """Yield the lines of a matrix below its comments and the sizes of a GCT file."""
+    """Yield a matrix's lines, skipping its comments and the size lines of a GCT file."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         for row in reader:
@@ -165,7 +165,7 @@ def _rows(text: str, delimiter: str, origin: str) -> Iterator[list[str]]:
 
 
 def _names_values(header: list[str], body: list[list[str]]) -> bool:
-    """Return True for a second header line that names the values, as Firehose writes it."""
+    """Return True for a second header line that names the values, as Firehose writes."""
     kinds = set(body[0][1:]) if body else set()
     return 0 < len(kinds) <= 4 < len(header) and not any(map(NUMBER.match, kinds))
 
@@ -178,7 +178,7 @@ def _are_numbered(names: list[str]) -> bool:
 
 
 def gene_name(cell: str) -> str:
-    """Return the symbol of `SYMBOL|ENTREZ`, empty if it is unknown; other names unchanged."""
+    """Return the symbol from `SYMBOL|ENTREZ`, empty if unknown; other names are unchanged."""
     text = cell.strip()
     match = ENTREZ.match(text)
     return text if match is None else "" if match[1] == "?" else match[1]
@@ -259,7 +259,7 @@ def parse_mutations(path: Path, text: str, cases: Path) -> RawTable:
 def join_star_counts(sheet: Path, home: Path) -> RawMatrix | None:
     """Join GDC's STAR or HTSeq count files into a matrix, using their sample sheet.
 
-    Raises `InputError` if count files exist but do not agree on their genes.
+    Raises `InputError` if count files exist but their genes differ.
     """
     text = decode(sheet.read_bytes(), sheet.name, None)[0]
     separator = "\t" if "\t" in text.split("\n", 1)[0] else ","
@@ -318,7 +318,7 @@ def join_star_counts(sheet: Path, home: Path) -> RawMatrix | None:
 
 
 def _counts(path: Path) -> tuple[list[str], list[str]]:
-    """Read the symbols and counts of a STAR counts file."""
+    """Read the symbols and counts from a STAR counts file."""
     text = decode(path.read_bytes()[: 64 << 20], path.name, None)[0]
     lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
     if not lines or lines[0][:2] != ["gene_id", "gene_name"] or "unstranded" not in lines[0]:
@@ -334,11 +334,12 @@ def _counts(path: Path) -> tuple[list[str], list[str]]:
 
 
 def rewrite_matrix(matrix: RawMatrix, decimal: str, rename: dict[str, str | None], ids: str) -> str:
-    """Rewrite the matrix as UTF-8 CSV with decimal points and the names of the kept samples.
+    """Rewrite a matrix as UTF-8 CSV with decimal points and the names of the kept samples.
 
     Parameters
     ----------
-    rename : maps each sample to its patient, or to None to omit it; other samples are unchanged
+    rename : maps each sample to its patient, or to None to omit it; other samples are
+        unchanged
 
     Raises
     ------

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the set of words in a text."""
+    """Split a text into its set of words."""
     return frozenset(text.split())
 
 
@@ -39,7 +39,7 @@ TRANSLATIONS = tuple(
         (r"^identifiant$", "id"), (r"^dossier$", "number"), (r"^antecedents?$", "history"),
     )
 )  # fmt: skip
-"""German and French words of headers, and parts of compounds, in English."""
+"""German and French header words and parts of compounds, translated to English."""
 STEMS: tuple[tuple[str, tuple[frozenset[str], ...]], ...] = tuple(
     (name, tuple(map(word_set, spellings)))
     for name, spellings in (
@@ -58,7 +58,7 @@ STEMS: tuple[tuple[str, tuple[frozenset[str], ...]], ...] = tuple(
     )
 )
 OF_DEATH = word_set("os survival vital death dead died deceased alive oas futime fustat survtime")
-"""Words that mean overall survival if no other outcome is named."""
+"""Words that mean overall survival unless another outcome is named."""
 LABELS = {
     "OS": "Overall survival",
     "CSS": "Cancer-specific survival",
@@ -142,9 +142,9 @@ CONTACT = re.compile(r"\blast (contact|follow|fu|seen|known|visit)|\bfollow ?up\
 
 @lru_cache(maxsize=1 << 16)
 def tokens(name: str) -> tuple[str, ...]:
-    """Return the words of a column name in lower case, German and French ones in English.
+    """Return the words in a column name in lower case, translated from German and French.
 
-    Categories of TNM such as `pT` are single words.
+    TNM categories such as `pT` are single words.
     """
     name = re.sub(r"(?<![A-Za-z])y?[pc][TNM](?![a-z])", lambda match: match[0].casefold(), name)
     split = re.sub(r"([a-z])([A-Z])", r"\1 \2", name.rpartition(".")[2] if is_path(name) else name)
@@ -159,7 +159,7 @@ def tokens(name: str) -> tuple[str, ...]:
 
 
 def _unaccented(text: str) -> str:
-    """Remove accents, as `âge` and `décès` are often written without them; ä, ö, and ü are kept."""
+    """Remove accents, since `âge` and `décès` are often written without; ä, ö, and ü are kept."""
     return "".join(
         letter if letter in "äöü" else unicodedata.normalize("NFKD", letter)[0]
         for letter in unicodedata.normalize("NFC", text)
@@ -193,19 +193,19 @@ def stem(name: str) -> str:
 
 
 def unit_in(name: str) -> str:
-    """Return the unit of time that a name contains, or an empty string."""
+    """Return the time unit that a name contains, or an empty string."""
     found = set(tokens(name))
     return next((unit for unit, spelled in UNITS.items() if found & spelled), "")
 
 
 def label_from(name: str) -> str:
-    """Make a label from a name."""
+    """Make a display label from a name."""
     text = re.sub(r"[_.]+", " ", re.sub(r"([a-z])([A-Z])", r"\1 \2", name)).strip()
     return (text[:1].upper() + (text[1:].lower() if text.isupper() else text[1:]))[:120]
 
 
 def slug(name: str, taken: set[str]) -> str:
-    """Make a key of `cohort.toml` from a name, different from those in `taken`."""
+    """Make a `cohort.toml` key from a name, different from those in `taken`."""
     plain = unicodedata.normalize("NFKD", name)
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
     text = re.sub(r"[^A-Za-z0-9_+-]+", "_", plain).strip("_.+-").lower()[:60] or "column"

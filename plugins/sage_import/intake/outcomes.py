@@ -1,9 +1,9 @@
-"""Outcomes: when the clock started, when each patient was last seen, and whether it happened.
+"""Outcomes: start of follow-up, last contact, and event of each patient.
 
-Each outcome is a set of parts, columns of one or of several tables. The parts are found by the
-columns' names and cells; a person's settings replace them; then all outcomes are built the same
-way. What affects results and is not settled (the code of the event, the unit of time, a part that
-no column shows) stays open until a person decides.
+Each outcome is a set of parts, which are columns from one or several tables. Parts are
+found by column names and cells, and the user's settings replace them; then all outcomes
+are built the same way. Anything that affects results and is not settled (the event code,
+the time unit, or a part that no column contains) stays open until a person decides.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ NOT_RESPONDED = frozenset(
 
 @dataclass
 class Outcome:
-    """An endpoint of `cohort.toml` and the columns that it uses; without `spec`, a part is open."""
+    """A `cohort.toml` endpoint and the columns that it uses; without `spec`, a part is open."""
 
     name: str
     table: str
@@ -66,13 +66,13 @@ class Outcome:
     """Columns computed from others, by name."""
 
     def guess(self, *what: Any, **more: Any) -> None:
-        """Add a guess, or with `open` a question."""
+        """Add a guess or, with `open`, a question."""
         self.guesses.append(make_guess(*what, **more))
 
 
 @dataclass
 class Parts:
-    """Columns of an outcome: its time, or else the first and last days that give it."""
+    """Columns of an outcome: its time, or else the first and last days that define it."""
 
     event: Column | None = None
     coded: Coding | None = None
@@ -86,7 +86,7 @@ class Parts:
 def find_outcomes(
     columns: Columns, said: Corrections, people: Mapping[str, list[str | None]]
 ) -> list[Outcome]:
-    """Find the endpoints of all tables, those that were set first.
+    """Find the endpoints in all tables, those set by the user first.
 
     Raises `InputError` if a setting names a column or code that does not exist.
     """
@@ -109,7 +109,7 @@ def find_outcomes(
 
 
 def locate_outcome(columns: Columns, said: Corrections) -> str | None:
-    """Return the table of the outcome that was set, or else found first; None if there is none."""
+    """Return the table of the outcome that the user set, or else the first found, or None."""
     for fields in said.endpoints.values():
         for key in ("event", "censored", "time", "start"):
             if key in fields and (column := _find_named(fields[key], columns)) is not None:
@@ -121,7 +121,7 @@ def locate_outcome(columns: Columns, said: Corrections) -> str | None:
 
 
 def ask_outcome(columns: Columns) -> list[Guess]:
-    """Build the two questions about an outcome that no column shows."""
+    """Build the two questions asked when no column shows an outcome."""
     times = [c.name for c in columns.values() if is_length(c) or c.is_date]
     events = [c.name for c in columns.values() if 2 <= len(c.counts) <= 6]
     why = "no column is recognized as an outcome, and without one nothing can be tested"
@@ -154,7 +154,7 @@ def _find_parts(columns: Columns) -> dict[str, Parts]:
 
 
 def _last_seen(own: list[Column]) -> Parts | None:
-    """Find overall survival in days to death and to last contact, or in dates, of any table."""
+    """Find overall survival from days to death and last contact, or from dates, in any table."""
     status = [
         column
         for column in own
@@ -185,7 +185,7 @@ def _is_contact(column: Column) -> bool:
 
 
 def _first_name(columns: Columns, fields: dict[str, str], found: dict[str, Parts]) -> str:
-    """Return the name of the endpoint to which settings without a name apply."""
+    """Return the name of the endpoint to which unnamed settings apply."""
     for key in ("event", "censored", "time"):
         if key in fields:
             column = _find_named(fields[key], columns)
@@ -195,7 +195,7 @@ def _first_name(columns: Columns, fields: dict[str, str], found: dict[str, Parts
 
 
 def _find_named(text: str, columns: Columns) -> Column | None:
-    """Find the column that a setting begins with: the longest prefix before a colon."""
+    """Find the column named at the start of a setting: the longest prefix before a colon."""
     for end in range(len(text), 0, -1):
         if end == len(text) or text[end] == ":":
             for match in (str.__eq__, lambda a, b: a.casefold() == b.casefold()):
@@ -214,7 +214,7 @@ def _require_column(key: str, text: str, columns: Columns) -> Column:
 
 
 def _apply(name: str, fields: dict[str, str], parts: Parts, columns: Columns) -> Parts:
-    """Replace the parts that a person set."""
+    """Replace the outcome parts that the user set."""
     if "entry" in fields:
         entry = _require_column("entry", fields["entry"], columns)
         rest = {key: value for key, value in fields.items() if key != "entry"}
@@ -257,7 +257,7 @@ def _apply(name: str, fields: dict[str, str], parts: Parts, columns: Columns) ->
 
 
 def _codes_as_set(name: str, event: Column, fields: dict[str, str]) -> Coding | None:
-    """Return the codes on each side as set; the remaining codes are on the other side."""
+    """Return the event and censoring codes as set; remaining codes go to the other group."""
     known = sorted(set(codes(event.present)))
     usual = dict(zip(event.present, codes(event.present), strict=True))  # 1.0 is 1
     sides: dict[str, list[str]] = {}
@@ -298,7 +298,7 @@ def _build(
     columns: Columns,
     people: Mapping[str, list[str | None]],
 ) -> Outcome:
-    """Build an endpoint from its parts, with a guess for each and a question for what lacks."""
+    """Build an endpoint from its parts, with a guess for each and a question for missing parts."""
     main = parts.event or parts.time or parts.death or parts.start or next(iter(columns.values()))
     own = [column for column in columns.values() if column.table == main.table]
     used = [parts.event, parts.time, parts.start, *parts.last, parts.death]
@@ -399,7 +399,7 @@ def _build(
 
 
 def _add_entry(made: Outcome, column: Column, entry: pd.Series, times: pd.Series) -> dict[str, Any]:
-    """Add the times of delayed entry; patients with an impossible entry are excluded."""
+    """Add delayed-entry times; patients with an impossible entry time are excluded."""
     made.used.add((column.table, column.name))
     made.made[f"{made.name}.entry"] = entry.map(
         lambda value: "" if value != value else f"{value:g}"
@@ -442,7 +442,7 @@ def _compute_lengths(
     align: Any,
     made: Outcome,
 ) -> pd.Series:
-    """Compute times: to death for those who died, else to the last contact, from the start."""
+    """Compute times from the start: to death for patients who died, else to last contact."""
     known = codes(event.cells).where(~event.absent)
     happened = known.isin(coded.happened) | event.cells.isin(coded.happened)
     if died is None or last is None:
@@ -469,7 +469,11 @@ def _compute_lengths(
 def _align(
     column: Column, main: Column, how: str, people: Mapping[str, list[str | None]]
 ) -> pd.Series:
-    """Return a number per row of the main table: of the row, or the patient's latest or first."""
+    """Return a number for each row of the main table, aligned by patient if necessary.
+
+    Values from other tables, or from several rows per patient, are reduced to the patient's
+    latest or first, as given by `how`.
+    """
     import pandas as pd
 
     values = column.values()
@@ -488,7 +492,7 @@ def _take_latest(found: list[pd.Series]) -> pd.Series | None:
 
 
 def _find_responses(own: Any) -> list[Outcome]:
-    """Find a two-level response to treatment as a binary outcome."""
+    """Find a two-level treatment response for use as a binary outcome."""
     for column in own:
         named = set(tokens(column.name))
         if not named & {"response", "responder", "responders", "recist"} or len(column.counts) != 2:

@@ -1,4 +1,4 @@
-"""Recognition of columns of times and of events, and of those that belong together."""
+"""Recognition of time and event columns, and of the pairs that belong together."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from validation.cohort.tables import codes
 
 COVERED = 0.8
 NAMED_EVENT = (("e",), ("observed",), ("delta",))
-"""Whole names of events in tutorials."""
+"""Full event column names used in tutorials."""
 
 
 def pair_columns(own: list[Column], *, contacts: bool) -> list[tuple[str, Column, Column]]:
     """Find the best pair of event and time columns for each endpoint name.
 
-    With `contacts`, times to death are those of the dead alone: others have a last contact.
+    With `contacts`, times to death apply only to patients who died; the others have a last
+    contact.
     """
     died = any(is_number_of_death(column) for column in own)
     times = [
@@ -75,7 +76,7 @@ def _fit(event: Column, time: Column, name: str, own: list[Column]) -> float:
 
 
 def is_length(column: Column) -> bool:
-    """Return True for a column whose name and numbers are times of follow-up."""
+    """Return True for a column whose name and numbers indicate follow-up times."""
     named = set(tokens(column.name))
     if not column.numeric or len(set(column.numbers)) < 6 or (named & NO_TIME):
         return False

@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$")
 JOINED = 0.5
-"""Minimum share of a table's identifiers that must be patients' for the table to be joined."""
+"""Minimum fraction of a table's identifiers that must be patients for it to be joined."""
 ROWS = "rows"
 """Value of `id` for files in which each row is a separate patient."""
 SAMPLED = frozenset({"sample", "samples", "tissue", "specimen"})
-"""Words of a column that gives the type of a sample."""
+"""Words in the name of a column that gives sample types."""
 MOST_CHOICES = 12
 MOST_COMPARED = 4_000_000
-"""Largest number of pairs of identifiers that are compared."""
+"""Maximum number of identifier pairs to compare."""
 PATIENT = "patient of the sample"
-"""Name of the patient column that is added to a table of samples."""
+"""Name of the patient column added to a sample table."""
 QUESTIONS = {
     "id": "Who is a patient?",
     "time": "When did the clock start, and when was each patient last seen?",
@@ -61,7 +61,7 @@ Columns = dict[tuple[str, str], Column]
 
 @dataclass
 class Proposal:
-    """Cohort proposed from the files, ready to be written."""
+    """A cohort proposed from the files, ready to be written."""
 
     name: str
     guesses: list[Guess] = field(default_factory=list)
@@ -70,16 +70,16 @@ class Proposal:
     spec: CohortSpec | None = None
     files: dict[str, str] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
-    """First different values of each column."""
+    """First distinct values of each column."""
 
     @property
     def open(self) -> list[Guess]:
-        """List the guesses that need a person's answer."""
+        """List the guesses that a person must confirm."""
         return [guess for guess in self.guesses if guess.open]
 
     @property
     def questions(self) -> list[Guess]:
-        """List what a person is asked: patients, times, event, what is open, and timing."""
+        """List the questions for the user: patients, times, event, open guesses, and timing."""
         first: dict[str, Guess] = {}
         for guess in self.guesses:
             kind = guess.key.partition(".")[0] if guess.key.startswith("id") else guess.key
@@ -97,7 +97,7 @@ class Proposal:
     def require_answers(self) -> None:
         """Refuse to continue if guesses are open.
 
-        Raises `InputError` that names the setting for each open guess.
+        Raises `InputError`, which names the setting for each open guess.
         """
         asked = [
             f"{guess.what}: {guess.evidence}. Set {guess.key}="
@@ -116,8 +116,8 @@ class Proposal:
 def propose(paths: Iterable[Path], settings: Iterable[str] = ()) -> Proposal:
     """Read files and propose a cohort without writing anything.
 
-    Raises `InputError` with file, line, and remedy if something cannot be read or a setting is
-    invalid.
+    Raises `InputError` with file, line, and remedy if something cannot be read or a setting
+    is invalid.
     """
     said = read_corrections(settings)
     with tempfile.TemporaryDirectory(prefix="sage-import-") as unpacked:
@@ -126,7 +126,7 @@ def propose(paths: Iterable[Path], settings: Iterable[str] = ()) -> Proposal:
 
 
 class _Draft:
-    """Steps that turn the contents of files into a proposal."""
+    """Builder that turns file contents into a proposal, step by step."""
 
     def __init__(self, sources: Sources, said: Corrections) -> None:
         self.sources, self.said = sources, said
@@ -199,7 +199,7 @@ class _Draft:
         )
 
     def _ask_timing(self) -> None:
-        """Ask about variables of which no name shows that they were measured before follow-up."""
+        """Ask about variables whose names do not show that they were measured before follow-up."""
         unknown = [
             item
             for item in self.variables.reports
@@ -249,9 +249,9 @@ class _Draft:
             )
 
     def _keep_tumors(self, table: RawTable) -> None:
-        """Leave out rows of normal samples, and of other tumors that GDC lists beside the primary.
+        """Omit rows for normal samples, and for other tumors that GDC lists beside the primary.
 
-        The row's own column decides; a column that `where` names is left to it.
+        The row's own column decides, unless `where` names that column.
         """
         for name in map(str, table.rows.columns):
             said, levels = set(tokens(name)), table.rows[name].str.casefold()
@@ -273,7 +273,7 @@ class _Draft:
                 table.keep_rows(keep)
 
     def _add_ages(self) -> None:
-        """Compute the age at the start of follow-up from dates, if no column contains it."""
+        """Compute the age at the start of follow-up from dates if no column contains it."""
         if any("age" in tokens(name) for _, name in self.columns):
             return
         for (table, name), birth in list(self.columns.items()):
@@ -373,7 +373,7 @@ class _Draft:
         return column.name
 
     def _by_rows(self, table: RawTable, names: list[str], given: str | None) -> str:
-        """Make each row a numbered patient, as set by a person or as an open guess."""
+        """Make each row a numbered patient, because of a setting or as an open guess."""
         cells = table.rows.index.to_series().map(lambda at: f"row-{at + 1}")
         self.columns[(table.name, ROWS)] = Column(table.name, ROWS, cells, -1)
         self._guess(
@@ -396,7 +396,7 @@ class _Draft:
         return "id" if len(self.tables) == 1 else f"id.{table.name}"
 
     def _base(self) -> RawTable:
-        """Return the table of patients: the one that contains the outcome, or else the first."""
+        """Return the patient table: the table with the outcome, or else the first."""
         name = locate_outcome(self.columns, self.said)
         return next((table for table in self.tables if table.name == name), self.tables[0])
 
@@ -404,7 +404,7 @@ class _Draft:
         return [patient_of(cell, rule) for cell in self.columns[(table.name, column)].cells]
 
     def _join_tables(self, base: RawTable, ids: dict[str, str]) -> tuple[list[RawTable], str]:
-        """Select the tables whose patients match the base's, and the rule for identifiers."""
+        """Select the tables whose patients match the base table's, and the rule for identifiers."""
         cells = self.columns[(base.name, ids[base.name])].present
         barcodes = cells.map(lambda cell: bool(BARCODE.match(cell.replace(".", "-").upper())))
         rule = "tcga" if barcodes.mean() > 0.9 else "exact"
@@ -456,7 +456,7 @@ class _Draft:
     def _respell(
         self, table: RawTable, own: list[Column], base: RawTable, ids: dict[str, str]
     ) -> str | None:
-        """Match a table's identifiers in another form, and spell them as the base does."""
+        """Match a table's identifiers in another form, and rewrite them as in the base table."""
         ours = list(self.columns[(base.name, ids[base.name])].counts)
         for column in sorted(own, key=names_patients, reverse=True)[:3]:
             theirs = list(column.counts)
@@ -480,7 +480,7 @@ class _Draft:
     def _through_samples(
         self, table: RawTable, samples: str, kept: list[RawTable], ids: dict[str, str]
     ) -> bool:
-        """Find the patients of a sample table in a table with both; False if there is none."""
+        """Map a sample table to patients through a table with both; False if there is none."""
         cells = self.columns[(table.name, samples)].cells
         for other in kept:
             people = self.columns[(other.name, ids[other.name])].cells
@@ -503,7 +503,7 @@ class _Draft:
         return False
 
     def _still_open(self, guess: Guess, outcomes: list[Outcome]) -> Guess:
-        """Close the guess about the order of dates if no outcome is computed from dates."""
+        """Close the guess about date order if no outcome is computed from dates."""
         if (
             guess.key != "dates"
             or not guess.open
@@ -573,7 +573,7 @@ class _Draft:
     def _table(
         self, table: RawTable, rule: str, ids: dict[str, str], outcomes: list[Outcome]
     ) -> tuple[dict[str, Any], bool]:
-        """Build a table's section, and tell whether a patient's rows must be merged by variable."""
+        """Build a table's section; also return whether patients' rows need merging by variable."""
         import pandas as pd
 
         made: dict[str, Any] = {
@@ -635,7 +635,7 @@ class _Draft:
     # -- files -----------------------------------------------------------------------------------
 
     def _file(self, table: RawTable, spec: dict[str, Any], ids: dict[str, str]) -> str:
-        """Build the table as written: the columns in use, UTF-8, decimal points, and ISO dates."""
+        """Build the table to write: the columns in use, UTF-8, decimal points, and ISO dates."""
         used = {ids[table.name]}
         used |= {
             item["column"] for item in spec["variables"].values() if item["table"] == table.name
@@ -717,7 +717,7 @@ class _Draft:
     def _sample_names(
         self, matrix: RawMatrix, kept: list[RawTable], ids: dict[str, str], rule: str
     ) -> dict[str, str | None]:
-        """Map samples to patients through a table with both, using a patient's first sample."""
+        """Map samples to patients through a table with both, using each patient's first sample."""
         if rule == "tcga":
             return {}
         names = matrix.samples

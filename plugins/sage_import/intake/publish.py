@@ -1,4 +1,4 @@
-"""Writing of a proposal as a complete cohort folder, never over someone else's work."""
+"""Writing a proposal as a complete cohort folder, never over someone else's work."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ DOUBTS = (
     "outcome_proxy",
     "recorded_by_outcome",
 )
-"""Findings about variables that were hardly known when follow-up began."""
+"""Codes of findings about variables that were probably not known when follow-up began."""
 MARK = "# Written by `sage import`"
 
 
 def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Finding]:
-    """Write the cohort's folder after reading it back and checking it.
+    """Write the cohort folder after reading the cohort back and checking it.
 
-    Raises `InputError` if a guess is open, the folder exists, or the cohort cannot be read back.
+    Raises `InputError` if a guess is open, the folder exists, or the cohort cannot be read
+    back.
     """
     from validation.cohort.cohort import Cohort
     from validation.cohort.findings import check_cohort
@@ -69,7 +70,7 @@ def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Fi
 
 
 def _find_suspects(spec: CohortSpec, findings: list[Finding]) -> list[str]:
-    """List the variables that an answer for all declares as baseline, and the check doubts."""
+    """List variables that a general answer declares as baseline but the check doubts."""
     doubted = {item.where.partition(":")[2] for item in findings if item.code in DOUBTS}
     return [
         name
@@ -119,7 +120,7 @@ def _replace_folder(stage: Path, folder: Path) -> None:
 
 
 def render_toml(proposal: Proposal) -> str:
-    """Render the `cohort.toml`, with comments on what was omitted and why."""
+    """Render the `cohort.toml`, with comments that explain omissions."""
     assert proposal.spec is not None
     raw = proposal.spec.model_dump(mode="json", exclude_defaults=True)
     lines = [f"{MARK}; every value can be edited (docs/cohorts.md)."]

@@ -1,7 +1,7 @@
-"""Reading of the given files: tables, workbooks, archives, study folders, and GDC bundles.
+"""Reading input files: tables, workbooks, archives, study folders, and GDC bundles.
 
-All input is untrusted. Nothing is read past these limits, nothing is run, nothing is unpacked
-outside the folder given for it, and links are not followed out of a folder.
+All input is untrusted. Nothing is read beyond these limits, nothing is executed, nothing
+is unpacked outside the folder given for it, and links out of a folder are not followed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MOST_BYTES = 1 << 29
 MOST_PACKED_RATIO = 200
 """Maximum ratio of unpacked to packed size; text tables shrink by a factor of 5 to 50."""
 MOST_CELLS = 1_000_000
-"""Maximum number of cells of a workbook, whose reading takes 10 µs each."""
+"""Maximum number of cells in a workbook, since each takes 10 µs to read."""
 CELL = re.compile(rb"<(?:[\w.-]+:)?c[\s/>]")
 MOST_MEMBERS = 2000
 MOST_TABLES = 20
@@ -64,21 +64,21 @@ EXPRESSION = (
     "data_mrna_affymetrix_microarray.txt",
     "data_expression_median.txt",
 )
-"""Matrices of a study, the preferred ones first."""
+"""Expression matrices in a study, in order of preference."""
 MUTATIONS = ("data_mutations.txt", "data_mutations_extended.txt", "data_mutations_mskcc.txt")
 GEO_FILE = re.compile(
     r"^(status|submission_date|last_update_date|type|channel_count|.*_protocol.*|contact_.*|"
     r"supplementary_file.*|data_.*|platform_id|molecule.*|label.*|taxid.*|organism.*|relation|"
     r"characteristics.*|instrument_model|library_.*|hyb_.*|scan_.*|description)$"
 )
-"""Fields of a GEO sample about its processing."""
+"""GEO sample fields that describe processing rather than the sample."""
 MERGED = re.compile(rb'<(?:\w+:)?mergeCell ref="([A-Z]+)(\d+):([A-Z]+)(\d+)"')
 NO_TABLES = re.compile(r"^(meta_|readme|license|manifest)", re.IGNORECASE)
 
 
 @dataclass
 class Sources:
-    """Contents of the files before interpretation."""
+    """Contents of the input files before interpretation."""
 
     tables: list[RawTable] = field(default_factory=list)
     matrices: list[RawMatrix] = field(default_factory=list)
@@ -88,9 +88,9 @@ class Sources:
 
 
 def read_sources(paths: Iterable[Path], said: Corrections, unpacked: Path) -> Sources:
-    """Read the contents of the files.
+    """Read the contents of the input files.
 
-    Raises `InputError` that names the file, the problem, and the remedy.
+    Raises `InputError`, which names the file, the problem, and the remedy.
     """
     found = Sources()
     for path in paths:
@@ -115,7 +115,7 @@ def read_sources(paths: Iterable[Path], said: Corrections, unpacked: Path) -> So
 
 
 def _stack(tables: list[RawTable]) -> list[RawTable]:
-    """Join tables of the same columns and different patients, such as a sheet per year, by rows."""
+    """Concatenate tables with the same columns and different patients, such as yearly sheets."""
     import pandas as pd
 
     kept: dict[tuple[str, ...], RawTable] = {}
@@ -137,8 +137,8 @@ def _stack(tables: list[RawTable]) -> list[RawTable]:
 def unzip(path: Path, folder: Path) -> None:
     """Unpack an archive's tables into `folder`, within the limits.
 
-    Raises `InputError` for a damaged, locked or oversized archive, and for names that lead out of
-    the folder.
+    Raises `InputError` for a damaged, locked or oversized archive, and for names that lead
+    out of the folder.
     """
     packed, total = max(path.stat().st_size, 1), 0
     try:
@@ -188,7 +188,7 @@ def _is_readable(name: str) -> bool:
 
 
 def _folder(folder: Path, said: Corrections, found: Sources) -> None:
-    """Read a study folder according to its kind, or else every table directly in it."""
+    """Read a study folder according to its type, or else every table directly in it."""
     home = folder.resolve()
     inner = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
     if len(inner) == 1 and inner[0].is_dir():
@@ -273,7 +273,7 @@ def _file(path: Path, said: Corrections, found: Sources) -> None:
 
 
 def _series_matrix(path: Path, text: str, said: Corrections, found: Sources) -> None:
-    """Read the samples and the matrix of a GEO series; "name: value" becomes a column."""
+    """Read the samples and matrix of a GEO series; each "name: value" field becomes a column."""
     block = text.partition("!series_matrix_table_begin\n")[2]
     matrix = block.partition("!series_matrix_table_end")[0]
     columns: dict[str, list[str]] = {}
@@ -339,7 +339,7 @@ def _name(file: str) -> str:
 
 
 def _book(path: Path, found: Sources) -> None:
-    """Read the visible sheets of a workbook as values; macros and external links are never run."""
+    """Read a workbook's visible sheets as values; macros and external links are never run."""
     from openpyxl import load_workbook
 
     try:
@@ -413,8 +413,8 @@ def _fill_down(rows: list[tuple[int, list[str]]], content: bytes) -> None:
 def _cells(sheet: Any, formulas: Any, origin: str) -> tuple[list[tuple[int, list[str]]], int]:
     """Read rows of cells as text, and count the formulas.
 
-    Raises `InputError` for a cell whose formula was saved without its value, and for sheets beyond
-    the limits.
+    Raises `InputError` for a cell whose formula was saved without its value, and for sheets
+    beyond the limits.
     """
     sheet.reset_dimensions()
     formulas.reset_dimensions()
@@ -444,7 +444,7 @@ def _cells(sheet: Any, formulas: Any, origin: str) -> tuple[list[tuple[int, list
 
 
 def _cases(path: Path) -> RawTable:
-    """Read GDC's clinical JSON: a row per case with its first diagnosis, named as in the TSV."""
+    """Read GDC's clinical JSON as a row per case with its first diagnosis, named as in the TSV."""
     try:
         cases = json.loads(_bytes(path))
     except (ValueError, RecursionError) as error:

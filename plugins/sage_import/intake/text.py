@@ -23,7 +23,7 @@ MOST_COLUMNS = 20_000
 LONGEST_FIELD = 131_072
 MOST_ROWS = 500_000
 LOOKED_AT = 200
-"""Lines used to detect the delimiter and header."""
+"""Number of lines used to detect the delimiter and header."""
 NUMBER = re.compile(r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$")
 SUMMARY = re.compile(
     r"(?:(?:grand|sub|over)[ -]?)?(?:totals?|sum|means?|averages?|medians?|s\.?d\.?|std|"
@@ -33,18 +33,18 @@ SUMMARY = re.compile(
 )
 """Words that begin a row of sums or means."""
 PATIENTS = re.compile(r"^(tcga[-.]\w\w[-.]\w{4}\b.*|gsm\d+)$", re.IGNORECASE)
-"""Names of patients or samples that show, as a header, that a table is turned."""
+"""Patient or sample names which, in a header, indicate a transposed table."""
 FEWEST_TURNED = 3
 LONGEST_SUMMARY = 40
 LONGEST_UNIT = 16
-"""Longest cell of a line of units; longer ones are labels."""
+"""Maximum length of a cell in a line of units; longer cells are labels."""
 
 
 @dataclass
 class RawTable:
-    """Strings of a file or sheet, trimmed but not yet interpreted.
+    """Strings from a file or sheet, trimmed but not yet interpreted.
 
-    `lines` gives the line (or sheet row) of each row; `labels` gives the descriptions of columns
+    `lines` gives the line (or sheet row) of each row; `labels` gives the column descriptions
     from the file's own comment lines.
     """
 
@@ -58,7 +58,7 @@ class RawTable:
     losses: list[Loss] = field(default_factory=list)
 
     def keep_rows(self, keep: pd.Series) -> None:
-        """Keep the rows of a mask."""
+        """Keep only the rows selected by a mask."""
         self.rows = self.rows[keep].reset_index(drop=True)
         self.lines = [line for line, kept in zip(self.lines, keep, strict=True) if kept]
 
@@ -66,7 +66,8 @@ class RawTable:
 def decode(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
     """Decode a file, and report the encoding and its evidence.
 
-    Raises `InputError` with the line if bytes match no encoding or there is a NUL byte.
+    Raises `InputError` with the line number if bytes match no encoding or there is a NUL
+    byte.
     """
     if given:
         try:
@@ -107,7 +108,7 @@ def decode(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
 def _decoded_as(
     data: bytes, origin: str, name: str, evidence: str, confidence: str
 ) -> tuple[str, Guess]:
-    """Decode the text in an encoding that the bytes themselves declare."""
+    """Decode text in the encoding that the bytes themselves declare."""
     try:
         text = data.decode(name)
     except UnicodeDecodeError as error:
@@ -141,7 +142,7 @@ def _encoding(name: str, evidence: str, confidence: str) -> Guess:
 
 
 def detect_delimiter(text: str, origin: str, given: str | None) -> tuple[str, Guess]:
-    """Detect the delimiter: the character that splits most lines into as many fields as the header.
+    """Detect the delimiter that splits most lines into as many fields as the header.
 
     Raises `InputError` if no character splits the lines consistently.
     """
@@ -188,8 +189,8 @@ def parse_table(
 ) -> RawTable:
     """Parse the table in a text.
 
-    Raises `InputError` that names the line for unterminated fields, lines with too many fields, or
-    too many columns.
+    Raises `InputError`, which names the line, for unterminated fields, lines with too many
+    fields, or too many columns.
     """
     comments: list[list[str]] = []
     rows: list[tuple[int, list[str]]] = []
@@ -307,9 +308,10 @@ def build_table(
 def _turn_upright(
     rows: list[tuple[int, list[str]]], guesses: list[Guess]
 ) -> list[tuple[int, list[str]]]:
-    """Turn a table whose rows are variables and whose columns are patients.
+    """Transpose a table whose rows are variables and whose columns are patients.
 
-    Its first line names patients by barcodes or accessions, or, with few rows, by one pattern.
+    Its first line names patients by barcodes or accessions or, if there are few rows, by a
+    single pattern.
     """
     header = rows[0][1]
     named = [cell for cell in header[1:] if cell]
@@ -327,10 +329,10 @@ def _turn_upright(
 def _join_header(
     header: list[str], body: list[tuple[int, list[str]]], guesses: list[Guess]
 ) -> tuple[list[str], list[tuple[int, list[str]]], list[str]]:
-    """Join the lines of a header into one, and take labels and types from the lines below it.
+    """Join multiple header lines into one, and take labels and types from the lines below it.
 
-    A line below the first belongs to the header if it fills its gaps (as merged cells leave them),
-    repeats it, or has no number in any column whose other cells are numbers or dates.
+    A line below the first belongs to the header if it fills gaps (as left by merged cells),
+    repeats the header, or has no number in any column whose other cells are numbers or dates.
     """
     labels: list[str] = []
     joined = 0
@@ -371,7 +373,7 @@ def _join_header(
 
 
 def _merge(upper: list[str], lower: list[str]) -> list[str]:
-    """Join two header lines, where a merged cell of the upper names the columns to its right.
+    """Join two header lines, where a merged cell in the upper line names the columns to its right.
 
     The upper name is kept where the lower is not unique, or where it names an outcome.
     """
@@ -404,7 +406,7 @@ def _is_measured(place: int, rows: list[list[str]]) -> bool:
 def _keep_patients(
     header: list[str], body: list[tuple[int, list[str]]], origin: str
 ) -> tuple[list[tuple[int, list[str]]], list[Loss]]:
-    """Leave out rows that are no patients: sums and means, notes, headings, repeated headers."""
+    """Omit rows that are not patients: sums and means, notes, headings, and repeated headers."""
     kept: list[tuple[int, list[str]]] = []
     firsts = [next((cell for cell in cells if cell), "") for _, cells in body]
     often = Counter(firsts)
@@ -434,7 +436,7 @@ def _keep_patients(
 
 
 def _find_shape(cell: str) -> str:
-    """Return the pattern of an identifier: letters as a, digits as 0, runs as one."""
+    """Return an identifier's pattern, with letters as a, digits as 0, and runs collapsed."""
     return re.sub(r"\d+", "0", re.sub(r"[^\W\d_]+", "a", cell))
 
 
@@ -444,7 +446,7 @@ def _repeats_names(header: list[str], cells: list[str]) -> bool:
 
 
 def _preamble(rows: list[tuple[int, list[str]]], usual: int) -> int:
-    """Count the title lines above the header, which fill few of the fields below."""
+    """Count title lines above the header, which fill fewer fields than the rows below."""
     skipped = 0
     for (_, cells), (_, below) in pairwise(rows[:21]):
         filled = sum(bool(cell) for cell in cells)
@@ -500,7 +502,7 @@ def _note(guesses: list[Guess], value: str, evidence: str) -> None:
 
 
 def _labels(names: list[str], comments: list[list[str]]) -> dict[str, str]:
-    """Read cBioPortal's first comment line: display names in the order of the columns."""
+    """Read cBioPortal's first comment line, with display names in column order."""
     first = comments[0] if comments else []
     if len(first) != len(names):
         return {}

@@ -1,4 +1,4 @@
-"""Detection of the unit of a time column by its name, other columns, or its magnitude."""
+"""Detection of a time column's unit from its name, other columns, or its magnitude."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from sage_import.intake.names import CONTACT, DEATH, stem, unit_in, words
 from sage_import.intake.values import Column
 
 FAR_DAYS = 700
-"""Times beyond this value are in days: as months, they would be 58 years."""
+"""Value above which times must be in days, since as months they would be 58 years."""
 DAYS = {"days": 1.0, "weeks": 7.0, "months": 365.25 / 12, "years": 365.25}
 
 
 def detect_time_unit(time: Column, own: list[Column]) -> tuple[str, Guess]:
-    """Detect the unit of a time column by its name, other columns, or size, or leave it open."""
+    """Detect a time column's unit from its name, other columns, or its size, or leave it open."""
 
     def guess(value: str, evidence: str, confidence: str, *, still_open: bool = False) -> Guess:
         return make_guess(

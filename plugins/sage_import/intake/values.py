@@ -1,6 +1,6 @@
 """Interpretation of a column's cells: missing values, numbers, dates, and levels.
 
-Everything is decided by the cells and the name of the column itself.
+Everything is decided from the column's own cells and name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WORDS = (
     | {f"not {word}" for word in word_set("available applicable evaluated assessed done known")}
     | {"not specified", "not recorded", "no data", "keine angabe", "non renseigné"}
 )
-"""Words that mean a missing value, in any case."""
+"""Words that mean a missing value, in any letter case."""
 DASHES = frozenset("-–—−")
 """Marks that mean missing, or negative if the column's other levels are signs or grades."""
 BRACKETED = re.compile(r"^\[(not|unknown|discrepancy|completed|pending)[^\]]*\]$")
@@ -41,7 +41,10 @@ NUMBER = {
     )
     for sign, other in (".,", ",.")
 }
-"""Numbers by their decimal sign; the other sign, spaces and apostrophes may group thousands."""
+"""Number patterns by decimal separator.
+
+The other separator, spaces and apostrophes may group thousands.
+"""
 SUFFIX = re.compile(r"^([+-]?[\d.,]+)\s*(%|[^\W\d_]{1,8}\.?(?:/[^\W\d_]{1,4}\d?)?)$")
 BOUNDED = re.compile(
     r"^(?:(?P<sign>[<>≤≥]|[<>]=|=[<>])\s*(?P<number>\d[\d.,]*)|"
@@ -58,11 +61,11 @@ MONTH_FIRST = re.compile(r"^([^\W\d_]{3,9})\.? (\d{1,2}),? (\d{4})$")
 COMPACT = re.compile(r"^(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])$")
 SERIAL = re.compile(r"^([1-6]\d{4})(\.\d+)?$")
 EPOCH = date(1899, 12, 30)
-"""Day zero of a spreadsheet's serial dates."""
+"""Day zero of spreadsheet serial dates."""
 FIRST_SERIAL = 29_000
-"""Least serial date of a column of numbers alone (1979): days of R and SAS lie below."""
+"""Minimum serial date in a column of only numbers (1979), above day numbers from R and SAS."""
 YOUNGEST = 15
-"""Age at which births with two-digit years are placed in the later century at the earliest."""
+"""Minimum age assumed when a two-digit birth year is assigned to a century."""
 MONTHS = {
     name: number
     for number, names in enumerate(
@@ -85,13 +88,13 @@ MONTHS = {
     for name in names.split()
 }
 COUNTED = word_set("count number nodes node size n age weight height dose")
-"""Words of names whose whole numbers count something, and are not codes."""
+"""Words in names of columns whose whole numbers are counts or measurements, not codes."""
 FEWEST_NUMBERS = 0.9
-"""Minimum share of numbers (or dates) among a column's known cells for a column of them."""
+"""Minimum fraction of known cells that are numbers (or dates) for a column of that kind."""
 MOST_TRIED = 50
-"""Different cells of which none is a date if the column is none of dates."""
+"""Number of distinct cells that are tested before a column without dates is ruled out."""
 FEWEST_VALUES = 7
-"""Minimum number of different numbers for `90+` to be a bound rather than a level."""
+"""Minimum number of distinct numbers for `90+` to be a bound rather than a level."""
 
 
 @dataclass
@@ -107,16 +110,16 @@ class Column:
     order: str = ""
     label: str = ""
     latest: int = 0
-    """Latest year of a date with a two-digit year; 0: this year."""
+    """Latest year for two-digit years in dates; 0 means this year."""
     kept: frozenset[str] = frozenset()
-    """Codes that are levels, as set by a person."""
+    """Codes that the user set as levels, not as missing."""
 
     @cached_property
     def coded(self) -> pd.Series:
         """Mask of cells that contain a code for missing.
 
         A code is a level if it belongs to the scale of the column's other values: a dash beside
-        signs or grades, or the denial of the only other value ("D" and "ND").
+        signs or grades, or the negation of the only other value ("D" and "ND").
         """
         distinct = set(self.cells)
         codes = {cell for cell in distinct if cell in DASHES or is_missing(cell)}
@@ -131,7 +134,7 @@ class Column:
 
     @cached_property
     def suffix(self) -> str:
-        """Unit written behind the numbers, as in `45 %`; empty if there is none or fractions."""
+        """Unit written after the numbers, as in `45 %`; empty if there is none or for fractions."""
         known = self.cells[~self.coded]
         found = Counter(match[2] for cell in known if (match := SUFFIX.match(cell)))
         if len(found) != 1:
@@ -146,7 +149,7 @@ class Column:
 
     @cached_property
     def bounded(self) -> Counter[str]:
-        """Count cells such as `>89` or `90+` that bound a number."""
+        """Counts of cells such as `>89` or `90+` that bound a number."""
         known = Counter(self.cells[~self.coded])
         found = Counter({cell: times for cell, times in known.items() if BOUNDED.match(cell)})
         plain = {parse_number(cell, self.decimal) for cell in known} if found else set()
@@ -154,7 +157,7 @@ class Column:
 
     @cached_property
     def _values(self) -> pd.Series:
-        """Cells without missing-value codes as numbers, or dates as days; NaN for the others."""
+        """Cells as numbers, or dates as days; NaN for other cells and missing-value codes."""
         known = self.cells[~self.coded]
         if self.is_date:
             return known.map({cell: self._day(cell) for cell in set(known)}).astype(float)
@@ -169,7 +172,7 @@ class Column:
 
     @cached_property
     def numeric(self) -> bool:
-        """True if all known cells are numbers, or nearly all of many different ones."""
+        """True if all known cells are numbers, or nearly all are and many are distinct."""
         read = self._values
         if self.is_date or read.empty or read.isna().all():
             return False
@@ -180,7 +183,7 @@ class Column:
 
     @cached_property
     def is_date(self) -> bool:
-        """True if nearly all known cells are dates, or serial dates of a spreadsheet."""
+        """True if nearly all known cells are dates, or serial dates from a spreadsheet."""
         known = Counter(self.cells[~self.coded])
         first = list(known)[:MOST_TRIED]
         if not self._named_date and not any(map(looks_like_date, first)):
@@ -203,7 +206,7 @@ class Column:
 
     @cached_property
     def sentinels(self) -> dict[str, str]:
-        """Numbers that stand for missing, with the evidence for each."""
+        """Numbers that mean missing, with the evidence for each."""
         birth = "birth" in tokens(self.name) and min(self._values, default=0) < 0
         return {} if birth or not self.numeric else find_sentinels(self)
 
@@ -217,17 +220,17 @@ class Column:
 
     @cached_property
     def present(self) -> pd.Series:
-        """Cells that contain a value."""
+        """Cells with a value."""
         return self.cells[~self.absent]
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """Count of each known value."""
+        """Number of cells with each known value."""
         return Counter(self.present)
 
     @cached_property
     def missing_codes(self) -> Counter[str]:
-        """Counts of what was read as missing, except the empty cell."""
+        """Counts of values read as missing, except the empty cell."""
         return Counter(cell for cell in self.cells[self.absent] if cell)
 
     @cached_property
@@ -250,11 +253,11 @@ class Column:
         return float("nan") if found is None else float((found - date(1970, 1, 1)).days)
 
     def date_of(self, cell: str) -> date | None:
-        """Parse a cell as a date in this column's order; None if it is not a date."""
+        """Parse a cell as a date in this column's date order; None if it is not a date."""
         return parse_date(cell, self.order, self.latest)
 
     def line_of(self, cell: str, lines: list[int]) -> int:
-        """Return the line of the file on which a value first appears."""
+        """Return the line in the file on which a value first appears."""
         return lines[int((self.cells == cell).to_numpy().argmax())]
 
 
@@ -265,7 +268,7 @@ def is_missing(cell: str) -> bool:
 
 
 def parse_number(cell: str, decimal: str) -> float:
-    """Parse a cell as a number with the given decimal sign; NaN if it is not a number."""
+    """Parse a cell as a number with the given decimal separator; NaN if it is not a number."""
     text = cell.replace("\u2212", "-")
     if not NUMBER[decimal].fullmatch(text):
         return float("nan")
@@ -274,7 +277,10 @@ def parse_number(cell: str, decimal: str) -> float:
 
 
 def parse_bound(cell: str, decimal: str, whole: bool) -> float:
-    """Parse `>89`, `≥90` or `90+` as the nearest number that it allows, in whole numbers or not."""
+    """Parse `>89`, `≥90` or `90+` as the nearest number that it allows.
+
+    With `whole`, the column consists of whole numbers.
+    """
     match = BOUNDED.match(cell)
     if match is None:
         return float("nan")
@@ -309,7 +315,7 @@ def looks_like_date(cell: str) -> bool:
 
 
 def date_votes(cells: Counter[str]) -> tuple[int, int, int]:
-    """Count dates that only fit day before month, only month before day, and both."""
+    """Count dates that fit only day before month, only month before day, and both."""
     first = second = either = 0
     for cell, times in cells.items():
         match = XXY.match(cell)
@@ -368,7 +374,7 @@ def _whole_year(text: str, latest: int) -> int:
 
 
 def find_sentinels(column: Column) -> dict[str, str]:
-    """Find missing-value codes that were entered as numbers, with evidence for each."""
+    """Find numbers entered as codes for missing values, with evidence for each."""
     cells, read = column.cells[~column.coded], column._values
     if len(read) < 10:
         return {}
@@ -402,5 +408,5 @@ def find_sentinels(column: Column) -> dict[str, str]:
 
 
 def format_number(value: float) -> str:
-    """Format a number as in `cohort.toml`'s tables."""
+    """Format a number as in the tables of a `cohort.toml`."""
     return format(value, ".15g")

@@ -1,1 +1,1 @@
-"""Gathering of papers on a topic into a folder: search, screening, full texts, and outcomes."""
+"""Gathering papers on a topic into a folder: search, screening, full texts, and results."""

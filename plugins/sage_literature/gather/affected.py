@@ -1,4 +1,4 @@
-"""Effects of a changed graph on the hypotheses of earlier runs, by paper, step, and change."""
+"""Effects of a changed graph on hypotheses from earlier runs, by paper, step, and change."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 Kind = Literal["retracted", "gone", "less evidence", "evidence against", "more evidence", "linked"]
 Step = tuple[str, str, str]
-"""Ids of the head and tail of a step, with the relation between them."""
+"""Identifiers of a step's head and tail, with the relation between them."""
 
 
 class EdgeChange(Strict):
-    """A statement of the graph whose evidence changed; beliefs are 0 if it is not in the graph."""
+    """A statement in the graph whose evidence changed; a belief is 0 where it is absent."""
 
     head: str
     relation: str
@@ -43,7 +43,7 @@ class EdgeChange(Strict):
 
 
 class Touched(Strict):
-    """A change that affects a hypothesis of an earlier run."""
+    """A change that affects a hypothesis from an earlier run."""
 
     run: str
     hypothesis: str
@@ -54,7 +54,7 @@ class Touched(Strict):
 
 
 def changed_edges(before: Graph, after: Graph) -> list[EdgeChange]:
-    """Return the statements that lost or gained evidence, ordered by name."""
+    """Return the statements that lost or gained evidence, sorted by name."""
     old, new = _statements(before), _statements(after)
     found = []
     for key in sorted(old.keys() | new.keys()):
@@ -88,7 +88,7 @@ def changed_edges(before: Graph, after: Graph) -> list[EdgeChange]:
 def find_affected(
     runs_dir: Path, before: Graph, after: Graph, changes: Sequence[Change]
 ) -> tuple[list[Touched], list[str]]:
-    """Find the hypotheses of runs in a folder that the changes affect, and the unreadable runs.
+    """Find the hypotheses from runs in a folder that the changes affect, and unreadable runs.
 
     Returns
     -------
@@ -139,7 +139,7 @@ def _citations(draft: dict[str, Any], retracted: set[str]) -> Iterator[_Touch]:
 
 
 def _steps(run: RunFolder, draft: dict[str, Any], before: Graph, after: Graph) -> Iterator[_Touch]:
-    """Yield changes to the steps that the hypothesis's citations quote."""
+    """Yield changes to the steps that a hypothesis's citations quote."""
     path = run.output("paths")
     if not path.is_file():
         return
@@ -171,7 +171,7 @@ def _step(step: Step, before: Graph, after: Graph) -> Iterator[_Touch]:
 
 
 def _links(draft: dict[str, Any], before: Graph, after: Graph) -> Iterator[_Touch]:
-    """Yield new statements that link two concepts of the hypothesis, which may be less novel."""
+    """Yield new statements that link two concepts in a hypothesis, which may now be less novel."""
     nodes = [n for name in draft.get("concepts", ()) if (n := after.exact(str(name))) is not None]
     for head in nodes:
         for tail in nodes:
@@ -205,13 +205,13 @@ def _statements(graph: Graph) -> dict[tuple[str, str, str, bool, bool], int]:
 
 
 def _describe_step(graph: Graph, edge: int) -> list[Any]:
-    """Return an edge's readings as they are stored, unparsed."""
+    """Return the stored, unparsed readings of an edge."""
     row = graph.edge_rows[int(graph.edge_row[edge])]
     return [row[place] for place in graph.reading_place[graph.readings_of(edge)].tolist()]
 
 
 def _edge(graph: Graph, step: Step) -> EdgeView | None:
-    """Find the affirmed edge of a step by the ids of its ends."""
+    """Find a step's affirmed edge by the identifiers of its endpoints."""
     head, relation, tail = step
     if head not in graph.position or tail not in graph.position:
         return None
@@ -221,7 +221,7 @@ def _edge(graph: Graph, step: Step) -> EdgeView | None:
 
 
 def _papers(supports: Iterable[Support]) -> dict[str, str]:
-    """Map papers by their strongest identifier to citations as a reader would write them."""
+    """Map papers, keyed by strongest identifier, to human-readable citations."""
     found = {}
     for support in supports:
         evidence = support.evidence.model_dump()

@@ -1,4 +1,4 @@
-"""The PRISMA flow of a gathering as JSON, text, a figure, and two tables."""
+"""PRISMA flow for a gathering, as JSON, text, a figure, and two tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LABELS = {
     "semantic_scholar": "Semantic Scholar",
 }
 _WIDE, _HIGH = 400, 17
-"""Width of a box and height of its lines, in pixels."""
+"""Width of a box and height of each of its lines, in pixels."""
 
 
 def write_flow(
@@ -63,13 +63,13 @@ def _table(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) ->
 
 
 def _cell(value: object) -> str:
-    """Format a single-line cell that a spreadsheet will not treat as a formula."""
+    """Format a single-line cell that a spreadsheet will not interpret as a formula."""
     plain = one_line("" if value is None else str(value))
     return f"'{plain}" if plain.startswith(("=", "+", "-", "@")) else plain
 
 
 def boxes(flow: Flow) -> list[tuple[list[str], list[str]]]:
-    """Return the flow from top to bottom: each box's lines and the omissions next to it."""
+    """Return the flow from top to bottom, with each box's lines and the omissions next to it."""
     found = [
         f"{LABELS[catalog.name]}: {catalog.taken:,}{' (missing)' if catalog.problem else ''}"
         for catalog in flow.catalogs
@@ -169,7 +169,7 @@ def _join_counts(counts: dict[str, int]) -> str:
 
 
 def figure(flow: Flow) -> str:
-    """Draw the flow as a figure in the style of PRISMA 2020."""
+    """Draw the flow as a PRISMA 2020 style figure."""
     parts, top = [], 20
     rows = boxes(flow)
     for number, (inside, beside) in enumerate(rows):

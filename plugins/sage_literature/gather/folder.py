@@ -1,4 +1,4 @@
-"""The folder of a gathering, with its documents and the state to resume after a kill."""
+"""Folder for a gathering, with its documents and the state for resuming after a kill."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ STATE = ".gather"
 class CorpusFolder:
     """Paths and state of a corpus.
 
-    `documents/` has a file per paper. `.gather/` has the plan, the pages of every search by round
-    and catalog, and the journal of kept papers, so that nothing is requested twice.
+    `documents/` has a file per paper. `.gather/` has the plan, the pages from every search by
+    round and catalog, and the journal of kept papers, so that nothing is requested twice.
     """
 
     def __init__(self, root: Path) -> None:
@@ -42,7 +42,7 @@ class CorpusFolder:
         Raises
         ------
         InputError
-            If another process gathers here, or the folder contains something else.
+            If another process is gathering here, or the folder contains something else.
         """
         if self.root.exists() and not self.root.is_dir():
             raise InputError(f"{self.root} is a file; give a folder")
@@ -65,19 +65,19 @@ class CorpusFolder:
     # -- what was asked ------------------------------------------------------------------------
 
     def plan(self) -> Plan | None:
-        """Return the plan by which the folder was gathered."""
+        """Return the plan used to gather the folder, or None if there is none."""
         try:
             return read_model(self.state / "plan.json", Plan)
         except FileNotFoundError:
             return None
 
     def set_plan(self, plan: Plan) -> None:
-        """Store the plan."""
+        """Store the plan in the folder."""
         write_json(self.state / "plan.json", plan)
 
     @property
     def round(self) -> int:
-        """Number of the last round begun, 0 before the first."""
+        """Number of the last round that was begun, 0 before the first."""
         return max((int(p.name) for p in self.state.glob("rounds/[0-9]*")), default=0)
 
     @property
@@ -86,12 +86,12 @@ class CorpusFolder:
         return (self.state / "rounds" / str(self.round) / "finished").is_file()
 
     def is_complete(self) -> bool:
-        """Return True if the tables, the flow and every document of the journal still exist."""
+        """Return True if the tables, the flow and every document in the journal still exist."""
         written = ("documents.tsv", "left-out.tsv", "prisma.json", "prisma.svg", "README.md")
         return not self._deleted and all((self.root / name).is_file() for name in written)
 
     def begin_round(self) -> None:
-        """Begin the next round, whose searches are run anew."""
+        """Begin the next round, in which all searches are run again."""
         (self.state / "rounds" / str(self.round + 1)).mkdir(parents=True)
 
     def finish_round(self) -> None:
@@ -101,7 +101,7 @@ class CorpusFolder:
     # -- pages of searches ---------------------------------------------------------------------
 
     def pages(self, catalog: str, round_: int | None = None) -> list[Page]:
-        """Read the pages of a catalog in a round, in order, up to the first missing page."""
+        """Read a catalog's pages in a round, in order, up to the first missing page."""
         folder = self._pages(catalog, round_ or self.round)
         found: list[Page] = []
         while (path := folder / f"{len(found) + 1:05}.json").is_file():
@@ -137,13 +137,13 @@ class CorpusFolder:
     # -- what was learned of single papers -----------------------------------------------------
 
     def load_checked(self) -> dict[str, Found]:
-        """Read the preprints whose servers were asked in this round, by DOI."""
+        """Read the preprint statuses that servers returned in this round, by DOI."""
         path = self.state / "rounds" / str(self.round) / "settled.jsonl"
         found = [Found.model_validate(line) for line in _lines(path)]
         return {record.doi or "": record for record in found}
 
     def save_checked(self, found: Found) -> None:
-        """Store the response of a preprint's server."""
+        """Store a server's response about a preprint."""
         path = self.state / "rounds" / str(self.round) / "settled.jsonl"
         append_line(path, found.model_dump_json())
 
@@ -175,7 +175,7 @@ class CorpusFolder:
         self.keep(kept.model_copy(update=gone))
 
     def entries(self) -> list[Kept]:
-        """List the papers in the folder, each once."""
+        """List the papers in the folder without duplicates."""
         return list({id(kept): kept for kept in self.kept.values()}.values())
 
     def _know(self, kept: Kept) -> None:
@@ -198,19 +198,19 @@ class CorpusFolder:
     # -- changes -------------------------------------------------------------------------------
 
     def change(self, change: Change) -> None:
-        """Record a change of this round before it is made."""
+        """Record a change in this round before it is made."""
         path = self.state / "rounds" / str(self.round) / "changes.jsonl"
         append_line(path, change.model_dump_json())
 
     def changes(self, round_: int | None = None) -> list[Change]:
-        """List the changes of a round, each once."""
+        """List a round's changes without duplicates."""
         path = self.state / "rounds" / str(round_ or self.round) / "changes.jsonl"
         changes = [Change.model_validate(line) for line in _lines(path)]
         return list({(change.what, change.keys): change for change in changes}.values())
 
 
 def _lines(path: Path) -> list[object]:
-    """Return the lines of a journal, removing a truncated line and everything after it."""
+    """Return the lines in a journal, removing a truncated line and everything after it."""
     if not path.is_file():
         return []
     text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Gathering of a corpus on a topic: search, merge, screen, fetch, and write; resumable."""
+"""Gathering a corpus on a topic, in resumable steps: search, merge, screen, fetch, write."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PATIENT = Policy(
     patience=120.0,
     max_bytes=64 * 1024 * 1024,
 )
-"""Retry policy: a gathering can wait longer than a search during a debate."""
+"""Retry policy for gathering, which can wait longer than a search during a debate."""
 CATALOGS = (PubMedCatalog, EuropePmcCatalog, Biorxiv, OpenAlex, SemanticScholar)
 """Catalogs, in descending order of the reliability of their publication types."""
 _AT_ONCE = 6
@@ -61,7 +61,7 @@ _PAGES = 2_000
 
 @dataclass(frozen=True)
 class Services:
-    """Access to the services that a gathering uses, and the retry policy for them."""
+    """Access to the services used for gathering, and their retry policy."""
 
     access: Access
     email: str | None
@@ -73,8 +73,9 @@ def gather(
 ) -> Flow:
     """Gather papers on a topic into `root`; call again to resume after a stop.
 
-    A catalog that fails is named in the result and queried again by the next call, while the rest
-    continue. A finished folder is left unchanged; use `update` to search again.
+    A catalog that fails is named in the result and queried again by the next call, while the
+    other catalogs continue. A finished folder is left unchanged; use `update` to search
+    again.
 
     Parameters
     ----------
@@ -87,7 +88,8 @@ def gather(
     Raises
     ------
     InputError
-        If the folder contains something else or another topic, or another process gathers there.
+        If the folder contains something else or another topic, or another process is
+        gathering there.
     """
     folder = CorpusFolder(root)
     with folder.lock():
@@ -111,10 +113,10 @@ def gather(
 def update(
     root: Path, query_for: Callable[[str], Query], services: Services, progress: Progress | None
 ) -> Flow:
-    """Add papers that are new since the last round, and remove papers that were retracted.
+    """Add papers that are new since the last round, and remove retracted papers.
 
-    The same searches are repeated, so that papers indexed late are also found; a paper stays in
-    the corpus unless it was retracted.
+    The same searches are repeated, so that papers indexed late are also found; a paper stays
+    in the corpus unless it was retracted.
 
     Raises
     ------
@@ -193,7 +195,7 @@ class _Gathering:
     # -- searching -----------------------------------------------------------------------------
 
     async def _harvest(self, catalog: Catalog) -> CatalogFlow:
-        """Read a catalog page by page to the end of its search or to the plan's limit."""
+        """Read a catalog page by page to the end of its search or the plan's limit."""
         pages = self.folder.pages(catalog.name)
         resumed, problem = bool(pages), None
         while not self._complete(pages):
@@ -258,7 +260,7 @@ class _Gathering:
         )
 
     async def _check_preprints(self, papers: list[Found], asked: Sequence[Catalog]) -> list[Found]:
-        """Return the papers, with withdrawal and journal status of preprints from their servers."""
+        """Return the papers, with preprints' withdrawal and journal status from their servers."""
         (server,) = (catalog for catalog in asked if isinstance(catalog, Biorxiv))
         known = self.folder.load_checked()
         preprints = [p for p in papers if p.preprint and "biorxiv" in p.sources and p.doi]
@@ -282,9 +284,9 @@ class _Gathering:
         return papers + [known[doi] for paper in preprints if (doi := paper.doi or "") in known]
 
     async def _recheck_papers(self, papers: list[Found], asked: Sequence[Catalog]) -> list[Found]:
-        """During an update, look up corpus papers by number that no search returned again.
+        """During an update, look up by identifier the corpus papers that no search returned again.
 
-        A search returns only the most relevant papers, but retractions of the rest matter too.
+        A search returns only the most relevant papers, but retractions of the others matter too.
         """
         if self.folder.round == 1:
             return papers
@@ -330,7 +332,7 @@ class _Gathering:
     # -- screening -----------------------------------------------------------------------------
 
     def _screen(self, papers: list[Found]) -> list[Found]:
-        """Return the papers to keep, and record the rest with their reasons."""
+        """Return the papers to keep, and record the others with reasons for exclusion."""
         kept: list[Found] = []
         for paper in papers:
             reason = find_objection(paper, self.query, self.plan)
@@ -383,7 +385,7 @@ class _Gathering:
     # -- documents -----------------------------------------------------------------------------
 
     async def _documents(self, wanted: list[Found]) -> None:
-        """Write a file per paper: open full text if available, or else title and abstract."""
+        """Write a file per paper: the open full text if available, or title and abstract."""
         texts = FullTexts(self.client, self.services.access, self.services.email, self.folder.state)
         for paper in wanted:
             self.folder.merge_files(paper)
@@ -460,7 +462,7 @@ class _Gathering:
         *,
         pending: bool,
     ) -> None:
-        """Write a paper's file and record it in the journal; remove a replaced file last."""
+        """Write a paper's file and record it in the journal, then remove the replaced file."""
         new = self.folder.round > 1 and (held is None or held.file is None)
         full = text if isinstance(text, FullText) else None
         retracted = full is not None and full.document is not None and full.document.retracted
@@ -505,7 +507,7 @@ class _Gathering:
     async def _at_once(
         self, stage: str, work: Callable[[Found], Awaitable[None]], papers: Sequence[Found]
     ) -> None:
-        """Process several papers at once; the services' rates determine the speed."""
+        """Process several papers concurrently, at a speed set by the services' rate limits."""
         gate, done = asyncio.Semaphore(_AT_ONCE), 0
 
         async def process(paper: Found) -> None:
@@ -562,7 +564,7 @@ class _Gathering:
 
 
 async def _together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await all results; the first failure cancels the rest, and its error is raised."""
+    """Await all results; the first failure cancels the remaining work and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(process) for process in work]
@@ -576,6 +578,6 @@ def _count(pages: Sequence[Page]) -> int:
 
 
 def _list_keys(paper: Found) -> tuple[str, ...]:
-    """Return a paper's identifiers, or its title if it has no others."""
+    """Return a paper's identifiers, or its title if it has no identifiers."""
     keys = paper.identities()
     return tuple(key for key in keys if not key.startswith("title:")) or tuple(keys)

@@ -1,4 +1,4 @@
-"""Screening of papers by explicit rules, each with its reason."""
+"""Screening of papers by explicit rules, with a reason for each exclusion."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def find_objection(found: Found, query: Query, plan: Plan) -> str | None:
 
 
 def mark_retracted(records: list[Found]) -> list[Found]:
-    """Mark records as retracted if a retraction notice among them names them."""
+    """Mark records as retracted if another record is a retraction notice for them."""
     named = {key for found in records for key in found.retracts}
     return [
         found.model_copy(

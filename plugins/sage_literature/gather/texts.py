@@ -1,4 +1,4 @@
-"""Open full texts with their licenses, from Europe PMC, then PMC, then PDFs."""
+"""Open full texts with their licenses, from Europe PMC, PMC, or PDFs, in that order."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from sage_literature.records import Found
 
 NOT_STATED = "not stated"
 _BODY = 1000
-"""Minimum number of characters outside the abstract for a full text."""
+"""Minimum number of characters outside the abstract for a text to count as a full text."""
 _OPENING = 5000
-"""Characters at the start of a PDF within which its title must appear."""
+"""Number of characters at the start of a PDF within which its title must appear."""
 _COMMONS = re.compile(
     r"creativecommons\.org/licenses/(by(?:-[a-z]+)*)(?:/(\d\.\d))?", re.IGNORECASE
 )
@@ -48,7 +48,7 @@ _PUBLIC = re.compile(
 
 
 class FullText(Strict):
-    """A full text: JATS as received, or the text of a PDF."""
+    """A full text, as received JATS or as text from a PDF."""
 
     source: str
     license: str
@@ -57,7 +57,7 @@ class FullText(Strict):
 
 
 class RefusedText(Strict):
-    """Reason why a source returns no full text; `final` if a retry would not help."""
+    """Reason why a source returns no full text; `final` means that a retry would not help."""
 
     source: str
     reason: str
@@ -80,12 +80,12 @@ def license_name(said: str | None) -> str:
 
 
 def is_open(license_: str) -> bool:
-    """Return True if a license, as given by `license_name`, lets anyone copy the text."""
+    """Return True if a license, as given by `license_name`, allows anyone to copy the text."""
     return license_.startswith(("CC", "public domain"))
 
 
 class FullTexts:
-    """Fetches full texts through the shared client, each source at its own rate."""
+    """Client that fetches full texts, each source at its own rate."""
 
     def __init__(
         self, client: ServiceClient, access: Access, email: str | None, workplace: Path
@@ -102,7 +102,7 @@ class FullTexts:
         return places + [url for url, said in found.pdfs if pdfs and is_open(license_name(said))]
 
     async def fetch(self, found: Found, place: str) -> FullText | RefusedText:
-        """Fetch the full text from a source, or return why there is none."""
+        """Fetch the full text from a source, or return the reason why there is none."""
         try:
             if place == "Europe PMC":
                 return await self._client.fetch(
@@ -195,7 +195,7 @@ class FullTexts:
         return FullText(source=url, license=license_, document=result.documents[0])
 
     async def _check_address(self, url: str) -> tuple[str, str | None]:
-        """Return the host of an address from a record, and the reason if it is not followed.
+        """Return the host of an address in a record, and the reason if it must not be followed.
 
         Only public hosts over HTTP and hosts that the user named are followed.
 
@@ -223,7 +223,7 @@ class FullTexts:
 
 
 def _of_another(found: Found, document: Document) -> str | None:
-    """Return a reason to reject a full text that lacks the paper's identifiers or has another's."""
+    """Return a reason to reject a full text without the paper's identifiers or with others."""
     own = found.identities()
     shared = False
     for kind in ("doi", "pmid", "pmcid"):
@@ -240,8 +240,8 @@ def _of_another(found: Found, document: Document) -> str | None:
 def _opens_with(title: str, text: str) -> bool:
     """Return True if the beginning of a text contains nearly all words of a title.
 
-    An address in a catalog can lead to another paper. Each of seven articles begins with all words
-    of its own title, and with at most 0.73 of those of any other title tried.
+    A catalog's address can lead to another paper. Each of seven articles begins with all
+    words of its own title, and with at most 0.73 of those of any other title tested.
     """
     opening = title_key(text[:_OPENING]).replace(" ", "")
     title_words = [word for word in title_key(title).split() if len(word) > 3]
@@ -249,7 +249,7 @@ def _opens_with(title: str, text: str) -> bool:
 
 
 def file_name(found: Found) -> str:
-    """Make a file name from the strongest identifier, whatever characters it contains."""
+    """Make a safe file name from the strongest identifier."""
     if found.pmid:
         return f"pmid-{found.pmid}"
     if found.pmcid:
@@ -259,7 +259,7 @@ def file_name(found: Found) -> str:
 
 
 def markdown(found: Found, license_: str, document: Document | None = None) -> str:
-    """Render a paper as Markdown with front matter: the text of a PDF, or title and abstract."""
+    """Render a paper as Markdown with front matter, and a PDF's text or title and abstract."""
     fields = {
         "title": found.title,
         "year": found.year,

@@ -1,4 +1,4 @@
-"""Plan, records and report of a gathering."""
+"""Plan, records, and report of a gathering."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Stage = Literal["screening", "full text"]
 
 
 class Plan(Strict):
-    """Topic and limits of a gathering. `most` bounds records per catalog and papers kept.
+    """Topic and limits of a gathering.
 
-    `threshold` is the share of the topic's concepts that a paper must mention
-    (`topic.score_relevance`).
+    `most` limits the records per catalog and the papers kept. `threshold` is the fraction of
+    the topic's concepts that a paper must mention (`topic.score_relevance`).
     """
 
     topic: Name = Field(min_length=1, max_length=500)
@@ -26,10 +26,10 @@ class Plan(Strict):
 
 
 class Kept(Strict):
-    """Entry of a paper in the folder. `file` is relative to it, None after a removal.
+    """A paper's entry in the folder; `file` is relative to it, or None after a removal.
 
-    `tried` lists the sources that returned no full text, with their answers. `pending` marks a
-    source that did not answer, so that it is tried again.
+    `tried` lists the sources that returned no full text, with their replies. `pending` marks
+    a source that did not respond, so that it is tried again.
     """
 
     keys: tuple[str, ...]
@@ -67,7 +67,7 @@ class CatalogFlow(Strict):
 
 
 class Change(Strict):
-    """Change of a paper in an update."""
+    """A paper's change in an update."""
 
     what: Literal["new", "retracted"]
     title: Name
@@ -76,9 +76,10 @@ class Change(Strict):
 
 
 class Flow(Strict):
-    """A PRISMA 2020 flow: every record is counted once, from identification to the corpus.
+    """A PRISMA 2020 flow that counts every record once, from identification to the corpus.
 
-    `left_out` counts papers by stage and reason; `changes` lists the changes by the last update.
+    `left_out` counts papers by stage and reason; `changes` lists the changes from the last
+    update.
     """
 
     plan: Plan
@@ -102,10 +103,10 @@ class Flow(Strict):
 
     @property
     def earlier(self) -> int:
-        """Records that the searches of earlier rounds found and those of this round did not."""
+        """Number of records found by searches in earlier rounds but not in this round."""
         return self.identified - sum(catalog.taken for catalog in self.catalogs)
 
     @property
     def missing(self) -> tuple[CatalogFlow, ...]:
-        """Catalogs that did not answer to the end."""
+        """Catalogs that did not return complete results."""
         return tuple(catalog for catalog in self.catalogs if catalog.problem)

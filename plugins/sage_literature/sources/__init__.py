@@ -1,1 +1,1 @@
-"""Literature services that can be searched, and some that can be read to the last page."""
+"""Literature services that can be searched, some of them to the last page."""

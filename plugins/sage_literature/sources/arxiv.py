@@ -33,7 +33,7 @@ class Arxiv:
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
     ) -> Sequence[Record]:
-        """Return records for all queries at once."""
+        """Return records for all queries, using a single request."""
         query = disjunction(wanted.queries, lambda phrase: f"all:{quote_phrase(phrase)}")
         if wanted.as_of is not None:
             bound = wanted.as_of.strftime("%Y%m%d2359")

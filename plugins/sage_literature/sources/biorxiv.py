@@ -1,8 +1,8 @@
 """bioRxiv and medRxiv.
 
-Their API has no text search: preprints are found through Europe PMC's preprint index, and the
-servers' own API then tells which of the top results were withdrawn or became journal articles.
-Rate: none published; limited to 2 requests/s. Docs: api.biorxiv.org.
+Their API has no text search. Preprints are found through Europe PMC's preprint index, and
+the servers' own API then reports which of the top results were withdrawn or became
+journal articles. Rate: none published; limited to 2 requests/s. Docs: api.biorxiv.org.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Biorxiv:
         )
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """Fetch a page of the preprint index; `check_status` then checks each preprint."""
+        """Fetch a page from the preprint index; `check_status` then checks each preprint."""
         return await fetch_page(client, self.europe_pmc_url, self.name, self.expression(search), at)
 
     async def check_status(self, client: ServiceClient, found: Found) -> Found:
         """Return the preprint with its withdrawal, its journal version's DOI, and its license.
 
-        Raises a `ServiceError` if the server gives no usable response.
+        Raises `ServiceError` if the server gives no usable response.
         """
         versions = await client.fetch(self._request(found), self._parse)
         journal = next((clean_doi(clean_text(v.get("published"))) for v in versions[-1:]), None)
@@ -75,7 +75,7 @@ class Biorxiv:
     async def search(
         self, client: ServiceClient, wanted: Wanted, patience: float | None = None
     ) -> Sequence[Record]:
-        """Return preprints for all queries at once."""
+        """Return preprints for all queries, using a single search."""
         query = f"(SRC:PPR AND {_SERVERS}) AND ({disjunction(wanted.queries)})"
         found = await client.fetch(
             search_request(self.europe_pmc_url, query, wanted.k, wanted.as_of),

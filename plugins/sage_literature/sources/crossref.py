@@ -1,7 +1,7 @@
-"""Crossref REST API, bibliographic search.
+"""Crossref REST API for bibliographic search.
 
-Rate: kept at 1 list request/s, or 3 with a contact address (the polite pool), one connection.
-Docs: crossref.org/documentation/retrieve-metadata/rest-api.
+Rate: kept at 1 list request/s, or 3 with a contact address (the polite pool), one
+connection. Docs: crossref.org/documentation/retrieve-metadata/rest-api.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from kg.literature.types import Record, clean_doi, says_retracted
 from sage.core.http.client import Limit, Request, ServiceClient
 
 _OTHER = ("component", "grant", "peer-review", "journal", "journal-issue")
-"""Types of works that are not publications."""
+"""Work types that are not publications."""
 
 
 class Crossref:
-    """Crossref, which ranks words and does not support OR, so only the first query is sent.
+    """Crossref catalog; only the first query is sent, since Crossref does not support OR.
 
-    Retractions come from `updated-by` (which includes the Retraction Watch data) and from titles.
+    Crossref ranks results by matching words. Retractions come from `updated-by` (which
+    includes the Retraction Watch data) and from titles.
     """
 
     name = "crossref"

@@ -1,4 +1,4 @@
-"""Europe PMC as a catalog that is read by cursor."""
+"""Europe PMC as a catalog that is read with a cursor."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sage_literature.records import Found, Page, Search
 
 PAGE = 100
 _HEADING = re.compile(r"<h4>\s*([^<>]{1,80}?)[\s:.]*</h4>")
-"""A heading in an abstract, which must not begin a sentence."""
+"""Pattern of a heading in an abstract, which must not begin a sentence."""
 _PMCID = re.compile(r"PMC\d{3,9}")
 
 
 class EuropePmcCatalog(EuropePmc):
-    """Europe PMC, read to the last page of a search."""
+    """Europe PMC, read to the last page of search results."""
 
     ordered = True
 
@@ -33,14 +33,14 @@ class EuropePmcCatalog(EuropePmc):
 
 
 def bound_by_year(query: str, since: int | None) -> str:
-    """Restrict a search to the years of first publication since `since`."""
+    """Restrict a search to works first published in or after the year `since`."""
     return f"({query}) AND (FIRST_PDATE:[{since}-01-01 TO 3000-12-31])" if since else query
 
 
 async def fetch_page(
     client: ServiceClient, base_url: str, source: str, query: str, at: str | None
 ) -> Page:
-    """Fetch a page of a search, credited to `source`.
+    """Fetch a page of search results, credited to `source`.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""OpenAlex: a catalog for gathering, and a second opinion on retractions.
+"""OpenAlex: a catalog for gathering, and a second source on retractions.
 
-Rate: kept at 10 requests/s. Searching and paging need a key, which is free; otherwise it allows
-about a hundred list requests a day. Docs: developers.openalex.org.
+Rate: kept at 10 requests/s. Searching and paging need a free key; without it, OpenAlex
+allows about a hundred list requests a day. Docs: developers.openalex.org.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _FIELDS = (
     "is_retracted,primary_location,best_oa_location,authorships"
 )
 _LONGEST = 20_000
-"""Words in an abstract beyond which its index is considered wrong."""
+"""Number of words in an abstract beyond which its index is considered wrong."""
 
 
 class OpenAlex:
-    """Searches titles and abstracts, and flags retracted records."""
+    """OpenAlex catalog, which searches titles and abstracts and flags retracted records."""
 
     name = "openalex"
     limit = Limit(10, 1.0, concurrency=2)
@@ -92,7 +92,7 @@ class OpenAlex:
     async def mark(
         self, client: ServiceClient, records: Sequence[Record], patience: float | None = None
     ) -> list[Record]:
-        """Add OpenAlex's retraction flags to what is known of the records, keeping their order."""
+        """Add OpenAlex's retraction flags to the records, keeping their order."""
         known = [record.doi for record in records if record.doi]
         # Commas and pipes are the filter's own syntax, so such DOIs cannot be requested.
         dois = [doi for doi in known if "," not in doi and "|" not in doi][:_PER_REQUEST]
@@ -174,7 +174,7 @@ def _part(value: Any, name: str) -> Mapping[str, Any]:
 
 
 def _abstract(index: Any) -> str:
-    """Rebuild the text from an inverted index of words and their positions."""
+    """Rebuild an abstract from an inverted index of words and their positions."""
     if not isinstance(index, Mapping):
         return ""
     placed = [

@@ -1,4 +1,4 @@
-"""PubMed as a catalog, with pages from the result that `esearch` keeps on the history server."""
+"""PubMed as a catalog, paging through the result that `esearch` keeps on the history server."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sage.core.http.errors import Unavailable
 from sage_literature.records import Found, Page, Search
 
 MOST = 9_999
-"""Maximum number of records per search that the E-utilities return for PubMed."""
+"""Maximum number of records that the E-utilities return per PubMed search."""
 _PER_PAGE = 200
 
 
 class PubMedCatalog(PubMed):
-    """PubMed, read to the last page of a search, with records by PMID."""
+    """PubMed, read to the last page of search results, with records by PMID."""
 
     ordered = True
 
@@ -33,7 +33,7 @@ class PubMedCatalog(PubMed):
         return f'({term}) AND ("{search.since}"[pdat] : "3000"[pdat])'
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """Fetch a page from the result that `esearch` keeps on the history server."""
+        """Fetch a page of the result that `esearch` keeps on the history server."""
         if at is None:
             params: dict[str, str | int] = {
                 "term": self.expression(search),
@@ -66,7 +66,7 @@ class PubMedCatalog(PubMed):
         return Page(records=records, next=following, total=count, unread=unread + max(0, missing))
 
     async def by_pmid(self, client: ServiceClient, pmids: Sequence[str]) -> tuple[Found, ...]:
-        """Fetch the current records of up to 200 PMIDs."""
+        """Fetch the current records for up to 200 PMIDs."""
         params = {
             "id": ",".join(pmids),
             "rettype": "medline",
@@ -106,7 +106,7 @@ def _make_found(entry: Mapping[str, Any]) -> Found | None:
 
 
 def _list_cited(entry: Mapping[str, Any], *tags: str) -> tuple[str, ...]:
-    """List keys of the papers that citations name: "J X. 2014;3:1. doi: 10.1/x. PMID: 12"."""
+    """List keys for the papers that citations name: "J X. 2014;3:1. doi: 10.1/x. PMID: 12"."""
     cited = [line for tag in tags for line in list_values(entry.get(tag))]
     pmids = [f"pmid:{found}" for line in cited for found in re.findall(r"PMID: (\d+)", line)]
     dois = [

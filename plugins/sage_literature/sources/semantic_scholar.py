@@ -1,6 +1,6 @@
 """Semantic Scholar Academic Graph, relevance search.
 
-Rate: 1 request/s (with a key; without one the public pool is shared, and 429 is common).
+Rate: 1 request/s with a key; without a key, the public pool is shared and 429 is common.
 Docs: api.semanticscholar.org/api-docs.
 """
 
@@ -31,10 +31,10 @@ _PREPRINTS = frozenset({"arxiv.org", "biorxiv", "medrxiv", "research square", "s
 
 
 class SemanticScholar:
-    """Relevance search with the first query only, since OR is not supported.
+    """Relevance search that sends only the first query, since OR is not supported.
 
-    The search takes plain text and finds nothing for hyphenated words, so hyphens are replaced by
-    spaces.
+    The search takes plain text and finds nothing for hyphenated words, so hyphens are
+    replaced by spaces.
     """
 
     name = "semantic_scholar"
@@ -67,7 +67,7 @@ class SemanticScholar:
         return await client.fetch(request, self._parse, patience=patience)
 
     def expression(self, search: Search) -> str:
-        """Return the search in the query language of bulk search: "+" is AND, "|" is OR."""
+        """Return the search in the bulk search query language: "+" is AND, "|" is OR."""
         groups = (
             " | ".join(f'"{name.replace("-", " ")}"' for name in group)
             for group in groups_of(search.query, MANY)
@@ -75,7 +75,7 @@ class SemanticScholar:
         return " + ".join(f"({group})" for group in groups)
 
     async def page(self, client: ServiceClient, search: Search, at: str | None) -> Page:
-        """Fetch a page of bulk search by `token`: up to 1,000 papers, not ordered by relevance."""
+        """Fetch a bulk search page by `token`: up to 1,000 papers, not sorted by relevance."""
         params: dict[str, str | int] = {
             "query": self.expression(search),
             "fields": f"{_FIELDS},openAccessPdf",

@@ -1,4 +1,5 @@
-"""NOVA's agent, which answers questions on histology data with programs that call tools.
+"""NOVA's agent, which answers questions about histology data with programs that call tools.
 
-Source: "NOVA: An Agentic Framework for Automated Histopathology Analysis and Discovery", 3.1.
+Source: "NOVA: An Agentic Framework for Automated Histopathology Analysis and Discovery",
+3.1.
 """

@@ -1,4 +1,4 @@
-"""The turn loop, in which a model writes the steps or a user's program provides them."""
+"""Turn loop in which a model writes the steps or a user's program provides them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BY_PERSON = "A person wrote this program; SAGE ran it in a sandbox. Not for diag
 
 
 def abstain(given: View, resources: Resources) -> CodeAnswer:
-    """Return the answer of the rule reasoner, which runs nothing."""
+    """Return the rule reasoner's answer, which runs nothing."""
     return CodeAnswer(answer=None, reason="No model was asked, and no program was given.")
 
 
@@ -60,7 +60,7 @@ CODE_ACTOR = Agent(
 
 
 def check_answer(question: str, seen: Sequence[Observation], output: CodeAnswer) -> list[str]:
-    """List problems of an answer: no step was run, or numbers or files that no step produced."""
+    """List an answer's problems: no step was run, or it has numbers or files from no step."""
     if output.answer is None and not output.reason.strip():
         return ["reason: required, because answer is null"]
     if output.answer is not None and all(step.undone for step in seen):
@@ -95,7 +95,7 @@ def _parse(text: str) -> float:
 
 
 def _is_digit(text: str) -> bool:
-    """Return True for a one-digit integer, which in a sentence counts things."""
+    """Return True for a one-digit integer, which in a sentence is usually a count."""
     return _parse(text).is_integer() and abs(_parse(text)) < 10
 
 
@@ -140,7 +140,7 @@ def ask(
     task: AgentTask = SLIDES,
     on_step: Callable[[Cell, Observation], None] = lambda *_: None,
 ) -> Acted:
-    """Answer a question with at most `steps` programs (20 in the paper), without earlier memory.
+    """Answer a question with at most `steps` programs (20 in the paper), with no prior memory.
 
     Parameters
     ----------
@@ -148,7 +148,8 @@ def ask(
 
     Returns
     -------
-    The record. If the replies gave no answer, `outcome` is "failed" and `error` is the reason.
+    The record. If the replies gave no answer, `outcome` is "failed" and `error` is the
+    reason.
 
     Raises
     ------

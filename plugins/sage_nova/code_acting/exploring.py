@@ -1,12 +1,13 @@
 """Exploration of a cohort by the code-acting agent, which sees only appendix tables.
 
-Programs read patients' rows in the sandbox. The model receives the contents of the quarantined
-appendix (`agents.coding.appendix`: small tables, counts below the minimum withheld, others rounded)
-and the kind and line of an error (`agents.coding.scrub`), but no printed text, value, or file name.
-Once an outcome has been examined, claims about it in these patients are exploratory.
+Programs read patients' rows in the sandbox. The model receives the contents of the
+quarantined appendix (`agents.coding.appendix`: small tables, with counts below the
+minimum withheld and others rounded) and the kind and line of an error
+(`agents.coding.scrub`), but no printed text, value, or file name. Once an outcome has
+been examined, claims about it in these patients are exploratory.
 
-A program can still write a patient's value as an estimate, or use it to choose a label, a line, or
-a moment. `most_shown` bounds the information that a session can carry this way.
+A program can still write a patient's value as an estimate, or use it to choose a label, a
+line, or a moment. `most_shown` limits the information that a session can carry this way.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 TABLE, GENES = "table.parquet", "expression.parquet"
 BY_PERSON = TITLE.replace("a model", "a person")
 MAX_SHOWN = 2000
-"""Maximum number of labels and numbers in all tables of a session."""
+"""Maximum number of labels and numbers in all of a session's tables."""
 _MORE = (
     "Counts are rounded. These results were not used in any verdict, interpretation or summary. "
     "Not for decisions about patients."
@@ -56,9 +57,10 @@ _MORE = (
 
 
 class Measured(View):
-    """Variable as a model sees it, with rounded counts.
+    """A variable as the model sees it, with rounded counts.
 
-    `levels` omits small categories; `n` is None if fewer patients than the minimum have a value.
+    `levels` omits small categories; `n` is None if fewer patients than the minimum have a
+    value.
     """
 
     key: str
@@ -71,7 +73,7 @@ class Measured(View):
 
 
 class Outcome(View):
-    """Mounted outcome with its columns in the table; small counts are None."""
+    """A mounted outcome with its columns in the table; small counts are None."""
 
     columns: tuple[str, ...]
     label: str
@@ -81,7 +83,7 @@ class Outcome(View):
 
 
 class Exploring(View):
-    """The question and the data dictionary of the cohort."""
+    """Model input for an exploration: the question and the cohort's data dictionary."""
 
     question: str
     cohort: str
@@ -104,15 +106,15 @@ EXPLORER = Agent(
 
 
 def most_shown(patients: int) -> int:
-    """Return how many labels and numbers a session may show: fewer than half of the patients.
+    """Return the maximum number of labels and numbers in a session: at most half the patients.
 
-    No column of patients' values leaves whole, in whatever order.
+    No complete column of patients' values can leave the sandbox, in any order.
     """
     return min(MAX_SHOWN, patients // 2)
 
 
 def check_exploration(question: str, seen: Sequence[Observation], output: CodeAnswer) -> list[str]:
-    """List problems of an answer: numbers not in any table, or words reserved for verdicts."""
+    """List an answer's problems: numbers not in any table, or words reserved for verdicts."""
     found = check_answer(question, seen, output)
     if word := judges(f"{output.answer or ''} {output.reason}"):
         found.append(
@@ -123,7 +125,7 @@ def check_exploration(question: str, seen: Sequence[Observation], output: CodeAn
 
 
 def make_task(cohort: Cohort, look: Look, min_count: int) -> AgentTask:
-    """Make the task for a cohort on which `look` is mounted."""
+    """Make the task for exploring a cohort on which `look` is mounted."""
     dictionary = cohort.dictionary()
     variables = {variable.key: variable for variable in dictionary.variables}
 
@@ -175,11 +177,12 @@ def _describe_outcome(endpoint: Endpoint, minimum: int) -> Outcome:
 
 @dataclass
 class Tables:
-    """View of an exploration: the appendix as people see it, and the locations of errors.
+    """View of an exploration: the appendix as shown to people, and error locations.
 
     Parameters
     ----------
-    numbers : (patients, columns) inputs of the programs, used to find values shared by few patients
+    numbers : (patients, columns) inputs of the programs, used to find values shared by few
+        patients
     names : variables and genes, which may be labels
     min_count : fewest patients that a shown count may have
     """
@@ -193,7 +196,7 @@ class Tables:
 
     @classmethod
     def from_inputs(cls, inputs: Mapping[str, Path], look: Look, min_count: int) -> Tables:
-        """Make the view from mounted inputs."""
+        """Make the view from inputs that are already mounted."""
         import numpy as np
 
         numbers = np.column_stack([numbers_of(path) for path in inputs.values()])
@@ -246,7 +249,7 @@ class Tables:
 
 
 def write_inputs(cohort: Cohort, look: Look, folder: Path) -> dict[str, Path]:
-    """Write the requested columns, without identifiers of patients, to `folder`.
+    """Write the requested columns, without patient identifiers, to `folder`.
 
     Returns the files by name.
     """
@@ -265,7 +268,7 @@ def write_inputs(cohort: Cohort, look: Look, folder: Path) -> dict[str, Path]:
 
 
 def build_exploration(record: Acted, looked: str) -> Exploration:
-    """Build the exploration for a report from the record of a session."""
+    """Build a report's exploration section from a session's record."""
     answer = record.answer
     text = (answer and answer.answer) or f"No answer: {answer.reason if answer else record.error}"
     tables, left_out, images = [], [], []

@@ -1,9 +1,9 @@
-"""Program in the sandbox that runs the steps in a namespace and answers tools from a record.
+"""Program that runs the steps inside the sandbox, taking tool results from a record.
 
-It is copied into the sandbox next to `session.json` and imports nothing from SAGE. A tool call
-without a recorded answer writes a request and ends the process; the next process runs the same
-steps again and finds the answer. Programs therefore need no way out of the sandbox, and a finished
-session is a program that can be run from the beginning.
+It is copied into the sandbox next to `session.json` and imports nothing from SAGE. A tool
+call without a recorded result writes a request and ends the process; the next process
+runs the same steps again and finds the result. Programs therefore need no way out of the
+sandbox, and a finished session is a program that can be run from the beginning.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_PRINTED, MOST_VALUE, MOST_ERROR = 8000, 3000, 3000
 
 
 class ToolError(Exception):
-    """Error of a tool that returned no result; the message contains the reason."""
+    """Error from a tool that returned no result; the message contains the reason."""
 
 
 def hash_call(tool: str, arguments: dict[str, Any], again: int) -> str:
@@ -59,14 +59,14 @@ def truncate(text: str, limit: int) -> str:
 
 
 class Tools:
-    """Tools whose answers come from the record."""
+    """Tools whose results come from the record."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
         self.asked: Counter[str] = Counter()
 
     def together(self, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[Any]:
-        """Return results of many calls (tool, arguments), with a `ToolError` for each failure."""
+        """Return results for many (tool, arguments) calls, with a `ToolError` for each failure."""
         asked = [self._count(name, given) for name, given in calls]
         missing = [call for call in asked if hash_call(*call) not in self.answers]
         if missing:
@@ -100,13 +100,13 @@ class Tools:
 
 
 def write_output(name: str, value: object) -> None:
-    """Write a file for the process outside."""
+    """Write a file for the process outside the sandbox."""
     (OUT / OWN).mkdir(exist_ok=True)
     (OUT / OWN / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
 
 
 def run_step(number: int, code: str, space: dict[str, Any]) -> dict[str, str]:
-    """Run a step in the namespace, and return its printed text, last value, and error."""
+    """Run a step in the namespace; return its printed text, last value, and error."""
     name = f"step_{number}"
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     printed, value, error = io.StringIO(), "", ""
@@ -130,7 +130,7 @@ def run_step(number: int, code: str, space: dict[str, Any]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Run the steps of `session.json` and write the output of the last step."""
+    """Run the steps in `session.json` and write the output of the last step."""
     session = json.loads((WORK / "session.json").read_text(encoding="utf-8"))
     tools = Tools(session["answers"])
     space: dict[str, Any] = {"__name__": "__session__", "ToolError": ToolError}

@@ -1,7 +1,7 @@
-"""Session for a question: data and files as programs see them, and the tools that they call.
+"""Session for a question, with the data, files and tools that its programs use.
 
-Every step is a separate process in the sandbox that runs the earlier steps first; tools run
-outside, on the real files. All output of a program is treated as hostile.
+Every step is a separate process in the sandbox that runs the earlier steps first; tools
+run outside, on the real files. All program output is treated as hostile.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BESIDE = """
     sksurv spatialdata stat torch torchvision tqdm unicodedata zarr
 """
 IMPORTS = (policy.ALLOWED_IMPORTS - {"validation"}) | frozenset(_BESIDE.split())
-"""Modules of NOVA's tables D.1 and D.2 (without pickle) and those that an analysis may import."""
+"""Modules from NOVA's tables D.1 and D.2 (without pickle), and others allowed in analyses."""
 
 BEGIN = "import random\nimport numpy\nrandom.seed(0)\nnumpy.random.seed(0)"
 """Code that runs before the steps, so that random draws are reproducible."""
@@ -48,12 +48,12 @@ _NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class StepView(Protocol):
-    """Selects what the author of the next step sees of a step, and the files to keep."""
+    """Interface that selects what the author of the next step sees, and the files to keep."""
 
     def observe(
         self, steps: Sequence[tuple[int, str]], output: Mapping[str, Any], out: Path, files: Path
     ) -> dict[str, Any]:
-        """Return the fields of the observation.
+        """Return the fields for a step's observation.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class StepView(Protocol):
 
 
 class Prints:
-    """NOVA's view: a model sees its programs' printed output and the names of their files."""
+    """NOVA's view: the model sees its programs' printed output and the names of their files."""
 
     def observe(
         self, steps: Sequence[tuple[int, str]], output: Mapping[str, Any], out: Path, files: Path
@@ -97,11 +97,11 @@ class Session:
     Parameters
     ----------
     data : files and folders by the names that programs see (see `name_inputs`)
-    folder : receives the files of tools (`made/`) and of programs (`files/`)
-    limits : limits of a step; earlier steps, which run again, get extra time
+    folder : receives files from tools (`made/`) and from programs (`files/`)
+    limits : limits for a step; earlier steps, which run again, get extra time
     on_event : called with a line about every tool call
-    workers : other processes for the tools, so that a file that crashes a tool does not end the
-        session; None for this process
+    workers : other processes for the tools, so that a file that crashes a tool does not end
+        the session; None for this process
     """
 
     data: Mapping[str, Path]
@@ -254,7 +254,7 @@ class Session:
         return {"result": result}
 
     def _from_sandbox(self, text: str, out: Path) -> str:
-        """Translate a sandbox path to the real path; return other texts unchanged."""
+        """Translate a sandbox path to the real path; return other text unchanged."""
         for seen, real in self._places(out):
             if text == seen or text.startswith(f"{seen}/"):
                 return f"{real}{text[len(seen) :]}"
@@ -276,7 +276,7 @@ class Session:
         return tuple(path.relative_to(self.files).as_posix() for path in found)[:MOST_LISTED]
 
     def own_functions(self) -> tuple[str, ...]:
-        """List the names of functions that the kept steps define, in order."""
+        """List the names of functions defined in the kept steps, in order."""
         defined = (
             node.name
             for _, code in self.kept_steps()
@@ -286,7 +286,7 @@ class Session:
         return tuple(dict.fromkeys(defined))
 
     def describe_data(self) -> tuple[Given, ...]:
-        """Describe the paths of the data as programs see them."""
+        """Describe the data paths as programs see them."""
         given = []
         for name, path in self.data.items():
             inner = (
@@ -307,7 +307,7 @@ class Session:
 
 
 def name_inputs(paths: Iterable[Path]) -> dict[str, Path]:
-    """Give each file and folder a unique plain name that programs see below /inputs.
+    """Give each file and folder a unique plain name that programs see under /inputs.
 
     Raises
     ------
@@ -327,7 +327,7 @@ def name_inputs(paths: Iterable[Path]) -> dict[str, Path]:
 
 
 def _plain_name(path: Path) -> str:
-    """Return a path's name in safe characters."""
+    """Return a path's name with only safe characters."""
     return _NAME.sub("_", path.absolute().name)[-190:].lstrip(".-") or "data"
 
 

@@ -18,9 +18,9 @@ Scalar = float | int | str | bool | None
 
 
 class Given(View):
-    """File or folder as seen by programs; for a folder, its first `files`.
+    """A file or folder as seen by programs; for a folder, its first `files`.
 
-    `name` is the original name, if the path differs from it.
+    `name` is the original name if it differs from the path.
     """
 
     path: str
@@ -31,7 +31,7 @@ class Given(View):
 
 
 class Asked(View):
-    """The question, its data, tools and modules."""
+    """The question, with its data, tools and modules."""
 
     question: str
     data: tuple[Given, ...]
@@ -42,14 +42,14 @@ class Asked(View):
 
 
 class Cell(View):
-    """A step: its reason, and the program to run."""
+    """A step, with its rationale and the program to run."""
 
     thought: Annotated[str, Field(max_length=4000)] = ""
     code: Annotated[str, Field(min_length=1, max_length=LONGEST_CODE)]
 
 
 class Called(View):
-    """A tool that a step called."""
+    """A tool call made by a step."""
 
     tool: str
     seconds: float
@@ -57,9 +57,9 @@ class Called(View):
 
 
 class Observation(View):
-    """Output of a step. An `undone` step has no lasting effect on variables or files.
+    """A step's output; an `undone` step has no lasting effect on variables or files.
 
-    `tables` and `left_out` belong to explorations, where nothing is printed.
+    `tables` and `left_out` are used for explorations, where nothing is printed.
     """
 
     step: int
@@ -75,7 +75,7 @@ class Observation(View):
 
 
 class CodeAnswer(View):
-    """The answer; None if the data do not determine it, with the `reason`."""
+    """The answer; None, with the `reason`, if the data do not determine it."""
 
     answer: Annotated[str, Field(max_length=4000)] | None
     values: dict[str, Scalar] = Field(default_factory=dict, max_length=50)
@@ -84,7 +84,7 @@ class CodeAnswer(View):
 
 
 class Done(View):
-    """A step with its output."""
+    """A completed step and its output."""
 
     cell: Cell
     observation: Observation
@@ -93,7 +93,8 @@ class Done(View):
 class Acted(View):
     """Record of a session.
 
-    `outcome` is "answered", "abstained" or "failed"; `own_functions` are defined by the programs.
+    `outcome` is "answered", "abstained" or "failed"; `own_functions` are defined by the
+    programs.
     """
 
     question: str

@@ -1,4 +1,4 @@
-"""Files of a session: its record, its steps as a program, and a notebook."""
+"""Session files: the record, the steps as a program, and a notebook."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def split_cells(text: str) -> list[str]:
 
 
 def render_notebook(acted: Acted) -> dict[str, Any]:
-    """Render the session as a Jupyter notebook (nbformat 4.5): thoughts, programs, outputs.
+    """Render the session as a Jupyter notebook (nbformat 4.5) of thoughts, programs, outputs.
 
     The notebook is only a record, since /inputs and the tools exist only in the session.
     """

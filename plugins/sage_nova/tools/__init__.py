@@ -1,8 +1,9 @@
-"""NOVA's tools under their own names, built on SAGE's slide tools (the suite `nova`).
+"""NOVA's tools under their own names, built on SAGE's slide tools (the `nova` suite).
 
-Names, keys, and files follow the paper (NOVA, appendix E), so that programs written for NOVA work
-unchanged: a zarr store of SpatialData per slide, GeoJSON of tissue, HDF5 of coordinates and
-features as Trident writes them. docs/nova.md names SAGE's counterpart of each tool.
+Names, keys, and files follow the paper (NOVA, appendix E), so that programs written for
+NOVA work unchanged: a SpatialData zarr store per slide, GeoJSON for tissue, and HDF5 for
+coordinates and features as written by Trident. docs/nova.md names SAGE's counterpart of
+each tool.
 """
 
 from __future__ import annotations

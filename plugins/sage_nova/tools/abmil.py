@@ -1,7 +1,7 @@
-"""Attention MIL with several heads (Ilse et al. 2018, ICML).
+"""Attention MIL with multiple heads (Ilse et al. 2018, ICML).
 
-slide vector = concatenation over heads of sum_k a_hk h_k, a_h = softmax_k(w_h'(tanh(V_h h_k) *
-sigmoid(U_h h_k))); without the gate, the sigmoid is omitted.
+slide vector = concatenation over heads of sum_k a_hk h_k, a_h = softmax_k(w_h'(tanh(V_h
+h_k) * sigmoid(U_h h_k))); without the gate, the sigmoid is omitted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def train_network(
     device: str,
     on_progress: Callable[[float], None],
 ) -> Any:
-    """Train on bags (n_i, d), one per step; the same seed gives the same network.
+    """Train on bags (n_i, d), one per step; the seed determines the network.
 
     `on_progress` is called with the completed fraction, 0 to 1.
     """

@@ -1,4 +1,4 @@
-"""Descriptions of images and slides with the user's captioner (BLIP in transformers layout)."""
+"""Descriptions of images and slides from the user's captioner (BLIP, transformers layout)."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def _load_blip(path: Any) -> Any:
 
 
 class CaptionInput(ModelWeights):
-    """An image."""
+    """An image to caption."""
 
     path_to_img: InputPath = Field(description="PNG, JPEG or TIFF file")
 
 
 class CaptionResult(NovaResult):
-    """Description of the image."""
+    """Description of an image."""
 
     histology_image_description: dict[str, str]
 
@@ -73,14 +73,14 @@ def caption_image(given: CaptionInput, context: ToolContext) -> CaptionResult:
 
 
 class CaptionSetInput(ModelWeights):
-    """Several images."""
+    """Images to caption."""
 
     list_of_img_paths: list[InputPath] = Field(min_length=1, max_length=500)
     summary: bool = True
 
 
 class CaptionSetResult(NovaResult):
-    """A description per image, and the most frequent parts."""
+    """A description of each image, and their most frequent parts."""
 
     dense_description: dict[str, dict[str, str]] = Field(description="Description of each image")
     one_sentence_summary: str | None
@@ -115,7 +115,7 @@ def caption_images(given: CaptionSetInput, context: ToolContext) -> CaptionSetRe
 
 
 class CaptionWsiInput(WsiInput, ModelWeights):
-    """A slide with clustered tiles."""
+    """A slide whose tiles are clustered."""
 
     clustering_key: str = Field(pattern=KEY, description="Key of the clusters, e.g. leiden_0.75")
     tile_key: str = Field(default=TILES, pattern=KEY)
@@ -126,7 +126,7 @@ class CaptionWsiInput(WsiInput, ModelWeights):
 
 
 class CaptionWsiResult(NovaResult):
-    """Report of the slide."""
+    """Report on a slide."""
 
     report: str
     clusters: dict[str, str] = Field(description="One sentence per cluster")

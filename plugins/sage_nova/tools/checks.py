@@ -26,11 +26,14 @@ from sage_nova.tools.common import (
 
 SLIDE = "slide_features_"
 Found = dict[str, dict[str, int]]
-"""Keys with `count` (regions, tiles, rows, clusters) and `dimension` (features, reductions)."""
+"""Keys found, with `count` (regions, tiles, rows, clusters) and vector `dimension`.
+
+Only features and reductions have a `dimension`.
+"""
 
 
 class CheckResult(NovaResult):
-    """Whether the key exists, and the existing keys."""
+    """Existing keys, and whether the requested key exists."""
 
     exists: bool
     key: str
@@ -88,7 +91,7 @@ CHECKS: tuple[tuple[str, str, str, str | None, Callable[[Any, Any], Found]], ...
     ("reduction", "dimensionality reduction results (X_pca ...)", "reduction_key", None,
      _list_reductions),
 )  # fmt: skip
-"""For each check: name, contents, argument and default, and function that lists the keys."""
+"""Name, contents, argument, default, and key-listing function of each check."""
 
 
 def _make_check(

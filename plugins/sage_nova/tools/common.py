@@ -1,4 +1,4 @@
-"""Shared parts of the tools: the job's folder, arguments, and the form of results."""
+"""Shared code for the tools: the job's folder, arguments, and the form of results."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 SUITE = "nova"
 TISSUES, TILES, FEATURES = "tissues", "tissue_tiles", "handcrafted_tissue_tiles"
-"""Default keys of tissue, tiles, and features in a store."""
+"""Default store keys for tissue, tiles, and features."""
 ELSEWHERE = "; if another call created it, set job_dir to the folder of its files"
-"""Remedy to name over MCP, where each call writes to a separate folder."""
+"""Remedy reported over MCP, where each call writes to a separate folder."""
 KEY = r"^[A-Za-z0-9_.-]{1,120}$"
 F = TypeVar("F", bound=Callable[..., BaseModel])
 
@@ -50,7 +50,7 @@ def nova_tool(
 
 
 class JobInput(Given):
-    """A job: a folder with the files of its tools."""
+    """A job, given by the folder with its tools' files."""
 
     job_dir: str = Field(
         default="nova", min_length=1, max_length=1024,
@@ -60,7 +60,7 @@ class JobInput(Given):
 
 
 class WsiInput(JobInput):
-    """A slide of a job."""
+    """A slide in a job."""
 
     wsi_path: SlidePath = Field(description="Slide or image file")
     base_mpp: float | None = Field(
@@ -74,7 +74,7 @@ class WsiInput(JobInput):
 
 
 class GridInput(JobInput):
-    """A grid of patches."""
+    """Options for a patch grid."""
 
     target_magnification: float = Field(
         default=20, gt=0, le=100, description="Magnification: 10 / µm per pixel"
@@ -98,20 +98,20 @@ class GridInput(JobInput):
 
 
 class NovaResult(BaseModel):
-    """Log and warnings of a call."""
+    """A call's log and warnings."""
 
     operations_log: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)
 
 
 class Job:
-    """Folder of a job, written in the output folder, read there or in an earlier call's folder.
+    """A job's folder; files are written to the output folder, and read from it or earlier calls.
 
-    `name` is the folder's name in the output folder.
+    `name` is the folder's name within the output folder.
     """
 
     def __init__(self, job_dir: str, context: ToolContext) -> None:
-        """Raise `InputError` for a folder outside the roots."""
+        """Open a job's folder; raises `InputError` if it is outside the roots."""
         self.context = context
         self.earlier: Path | None = None
         output, given = context.roots.output, Path(job_dir)
@@ -129,11 +129,11 @@ class Job:
         context.roots.write_path(self.out("x"), make=False)
 
     def out(self, name: str) -> str:
-        """Return the name of the job's file `name` below the output folder."""
+        """Return the job's name for the file `name`, relative to the output folder."""
         return f"{self.name}/{name}" if self.name != "." else name
 
     def find(self, name: str) -> Path | None:
-        """Return the path of the job's file or folder, or None."""
+        """Return the path of a file or folder in the job, or None."""
         for folder in (self.context.roots.output / self.name, self.earlier):
             path = None if folder is None else (folder / name).resolve()
             if path is not None and self.context.roots.allows(path) and path.exists():
@@ -141,7 +141,10 @@ class Job:
         return None
 
     def need(self, name: str, remedy: str) -> Path:
-        """Find the job's file or folder; raises `InputError` with the remedy if it is missing."""
+        """Find a file or folder in the job.
+
+        Raises `InputError` with the remedy if it is missing.
+        """
         found = self.find(name)
         if found is None:
             raise InputError(f"the job {self.name} has no {name}: {remedy}{ELSEWHERE}")

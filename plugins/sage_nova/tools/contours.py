@@ -1,4 +1,4 @@
-"""Shape of a closed outline: area, perimeter, hull, and the ellipse with equal second moments."""
+"""Shape of a closed outline: area, perimeter, hull, and ellipse of equal second moments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEASURES = (
 
 
 def make_polygon(points: Sequence[Sequence[float]]) -> Any:
-    """Make a polygon from the corners, or from their hull if they span no area."""
+    """Make a polygon from the corners, or from their hull if they enclose no area."""
     import shapely
 
     ring = np.asarray(points, dtype=np.float64).reshape(-1, 2)
@@ -25,7 +25,7 @@ def make_polygon(points: Sequence[Sequence[float]]) -> Any:
 
 
 def hull_corners(points: Sequence[Sequence[float]]) -> F64:
-    """Compute the (m, 2) corners of the convex hull, or return the corners if they span no area."""
+    """Compute the (m, 2) corners of the convex hull, or return the corners if the area is zero."""
     shape = make_polygon(points).convex_hull
     if shape.geom_type != "Polygon":
         return np.unique(np.asarray(points, dtype=np.float64), axis=0)
@@ -33,7 +33,7 @@ def hull_corners(points: Sequence[Sequence[float]]) -> F64:
 
 
 def fit_ellipse(points: Sequence[Sequence[float]]) -> tuple[float, float, float]:
-    """Compute axes and direction (radians) of the ellipse with the outline's second moments.
+    """Compute the axes and angle (radians) of the ellipse with the outline's second moments.
 
     They are defined as in `skimage.measure.regionprops`; zeros for an outline without area.
     """
@@ -56,8 +56,8 @@ def fit_ellipse(points: Sequence[Sequence[float]]) -> tuple[float, float, float]
 def measure_shape(points: Sequence[Sequence[float]]) -> dict[str, float]:
     """Measure an outline in the unit of its corners; zeros if it has fewer than three.
 
-    `circularity` is 4 pi area / perimeter², `solidity` is the area divided by the hull's area, and
-    `convexity` is the hull's perimeter divided by the outline's.
+    `circularity` is 4 pi area / perimeter², `solidity` is the area divided by the hull's
+    area, and `convexity` is the hull's perimeter divided by the outline's.
     """
     shape = make_polygon(points)
     if shape.geom_type != "Polygon":
@@ -80,5 +80,5 @@ def measure_shape(points: Sequence[Sequence[float]]) -> dict[str, float]:
 
 
 def shape_area(points: Sequence[Sequence[float]]) -> float:
-    """Compute the area by the shoelace formula; 0 for fewer than three corners."""
+    """Compute the area with the shoelace formula; 0 for fewer than three corners."""
     return float(abs(make_polygon(points).area))

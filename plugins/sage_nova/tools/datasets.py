@@ -1,4 +1,4 @@
-"""Folders of slides: their files, and checks of tissue, coordinates, and features."""
+"""Slide folders: their files, and checks for tissue, coordinates, and features."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_ .,+=@()-]{0,200}$")
 
 
 class SourceInput(Given):
-    """A folder of slides."""
+    """A folder with slides."""
 
     wsi_source: SlidePath = Field(description="Folder of slides")
     search_nested: bool = Field(default=False, description="Also search subfolders")
@@ -31,7 +31,7 @@ class SourceInput(Given):
 
 
 class PathsResult(NovaResult):
-    """Slides by name."""
+    """Slide paths by name."""
 
     slide_paths: list[str] = Field(description="Paths, sorted by name")
     slide_names: list[str] = Field(description="Names without folder and suffix, in the same order")
@@ -49,7 +49,7 @@ def slide_paths(given: SourceInput, context: ToolContext) -> PathsResult:
 def list_slides(
     context: ToolContext, source: str, nested: bool, extensions: list[str] | None = None
 ) -> list[Path]:
-    """List a folder's slides by name, without links that lead out of the roots."""
+    """List a folder's slides by name, excluding links that lead out of the roots."""
     folder = context.roots.input(source, "folder")
     wanted = SLIDE_SUFFIXES
     if extensions is not None:
@@ -68,7 +68,7 @@ def list_slides(
 
 
 class NamesInput(JobInput):
-    """A job and slides by name."""
+    """A job and slide names."""
 
     wsis: list[str] = Field(
         min_length=1, max_length=100_000, description="Names of the slides, without suffix"
@@ -76,7 +76,7 @@ class NamesInput(JobInput):
     skip_wsi_to_check: list[str] = Field(default_factory=list)
 
     def names(self) -> list[str]:
-        """Return the names to check; raises `InputError` for an invalid file name."""
+        """Return the names to check; raises `InputError` if any is not a valid file name."""
         for name in self.wsis:
             if not NAME.match(name):
                 raise InputError(f"wsis: {name[:80]!r} is not the name of a slide without suffix")
@@ -84,7 +84,7 @@ class NamesInput(JobInput):
 
 
 class SegmentationState(BaseModel):
-    """Files of a slide's tissue."""
+    """Tissue files of a slide."""
 
     geojson_path: str
     geojson_exists: bool
@@ -95,7 +95,7 @@ class SegmentationState(BaseModel):
 
 
 class SegmentationResult(NovaResult):
-    """Files of each slide."""
+    """Tissue files for each slide."""
 
     slides: dict[str, SegmentationState]
     skipped: list[str]
@@ -119,7 +119,7 @@ def check_segmentation(given: NamesInput, context: ToolContext) -> SegmentationR
 
 
 class FileState(BaseModel):
-    """File of the job."""
+    """State of a file in the job."""
 
     path: str = Field(description="Path in the job's folder")
     path_exists: bool = False
@@ -130,7 +130,7 @@ class FileState(BaseModel):
 
 
 class FilesResult(NovaResult):
-    """Existence and form of each slide's file."""
+    """Existence and format of each slide's file."""
 
     slides: dict[str, FileState]
     skipped: list[str]
@@ -202,10 +202,10 @@ check_slide_features = _make_check(
 
 
 def patch_folder(given: Any) -> str:
-    """Return the folder of patch features in the grid's folder."""
+    """Return the folder for patch features within the grid's folder."""
     return given.patch_feats_save_folder or f"features_{given.patch_encoder_name}"
 
 
 def slide_folder(given: Any) -> str:
-    """Return the folder of slide features in the grid's folder."""
+    """Return the folder for slide features within the grid's folder."""
     return given.slide_feats_save_folder or f"slide_features_{given.slide_encoder_name}"

@@ -23,7 +23,7 @@ SOURCES = {
 
 
 class DocsInput(Given):
-    """A question and the documentation."""
+    """A question and the documentation to search."""
 
     query: str = Field(min_length=2, max_length=1000)
     docs: InputPath | None = Field(
@@ -33,7 +33,7 @@ class DocsInput(Given):
 
 
 class Passage(BaseModel):
-    """A part of a file."""
+    """A passage from a file."""
 
     file: str
     start: int = Field(description="Position of its first character in the file")
@@ -42,7 +42,7 @@ class Passage(BaseModel):
 
 
 class DocsResult(NovaResult):
-    """Passages, nearest first."""
+    """Passages, best match first."""
 
     passages: list[Passage]
     files: int
@@ -56,7 +56,7 @@ def split_words(text: str) -> list[str]:
 
 
 def rank(query: str, passages: list[str]) -> list[tuple[int, float]]:
-    """Rank passages by the cosine of TF-IDF vectors, omitting those that share no word."""
+    """Rank passages by cosine similarity of TF-IDF vectors, omitting those without shared words."""
     import numpy as np
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -68,7 +68,7 @@ def rank(query: str, passages: list[str]) -> list[tuple[int, float]]:
 
 
 def _read_passages(folder: Path) -> tuple[list[tuple[Path, int, str]], int]:
-    """Read the passages in a folder's text files with their starts, and count the files."""
+    """Read the passages in a folder's text files with their positions, and count the files."""
     found, files = [], 0
     for path in sorted(folder.rglob("*"))[: 20 * MOST_FILES]:
         plain = path.suffix.lower() in SUFFIXES and path.is_file() and not path.is_symlink()

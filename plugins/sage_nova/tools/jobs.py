@@ -1,4 +1,4 @@
-"""Processing of a slide folder in Trident's steps: tissue, coordinates, features, heat maps."""
+"""Trident's steps for a slide folder: tissue, coordinates, features, and heat maps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from sage_nova.tools.wsi import encode_squares
 
 
 class SlidesInput(JobInput):
-    """Slides of a folder."""
+    """Slides in a folder."""
 
     wsi_source: SlidePath = Field(description="Folder of slides")
     search_nested: bool = False
@@ -54,11 +54,11 @@ class SlidesInput(JobInput):
 
 
 class SlidesGridInput(SlidesInput, GridInput):
-    """Slides of a folder and a grid of patches."""
+    """Slides in a folder, and a patch grid."""
 
 
 class Done(NovaResult):
-    """Slides that were processed, had results already, or failed."""
+    """Slides that were processed, already had results, or failed."""
 
     processed: list[str]
     found_before: list[str] = Field(description="Slides whose result already existed")
@@ -82,7 +82,10 @@ def select_slides(given: SlidesInput, context: ToolContext) -> list[Path]:
 def process_slides(
     given: SlidesInput, context: ToolContext, job: Job, file: str, process: Callable[[Slide], None]
 ) -> Done:
-    """Call `process` for each slide without a result; `file` is its name in the job, with NAME."""
+    """Call `process` for each slide without a result.
+
+    `file` is the name of the result in the job, in which NAME is the slide's name.
+    """
     slides = select_slides(given, context)
     done = Done(processed=[], found_before=[])
     for number, path in enumerate(slides):
@@ -107,7 +110,7 @@ def process_slides(
 
 
 def _write_logs(job: Job, name: str, given: BaseModel, done: Done) -> tuple[str, str]:
-    """Write a step's arguments and log, and return the names of both files."""
+    """Write a step's arguments and log, and return both file names."""
     config = write_json_output(job.context, job.out(f"{name}.json"), given.model_dump(mode="json"))
     log = job.out(name.replace("_config_", "_logs_") + ".txt")
     with job.context.writing(log) as path:
@@ -133,7 +136,7 @@ def _write_features(job: Job, name: str, encoder: str, features: Any, **coords: 
 
 
 class SegmentInput(SlidesInput):
-    """Rules for tissue."""
+    """Options for tissue segmentation."""
 
     holes_are_tissue: bool = True
     remove_artifacts: bool = Field(
@@ -142,7 +145,7 @@ class SegmentInput(SlidesInput):
 
 
 class SegmentResult(Done):
-    """Files of the tissue."""
+    """Tissue files."""
 
     dir_with_geojson_contours: str
     dir_with_tissue_contours_jpg: str
@@ -198,7 +201,7 @@ def segment_tissue(given: SegmentInput, context: ToolContext) -> SegmentResult:
 
 
 def find_tissue(slide: Slide, clean: bool, context: ToolContext) -> tuple[Any, float]:
-    """Compute a (height, width) tissue mask, and the level-0 pixels per mask pixel.
+    """Compute a (height, width) tissue mask and the level-0 pixels per mask pixel.
 
     `clean` excludes ink and out-of-focus areas.
     """
@@ -212,14 +215,14 @@ def find_tissue(slide: Slide, clean: bool, context: ToolContext) -> tuple[Any, f
 
 
 class CoordinatesInput(SlidesGridInput):
-    """Share of tissue in a patch."""
+    """Patch grid and minimum tissue fraction per patch."""
 
     min_tissue_proportion: float = Field(default=0.95, ge=0, le=1)
     visualize: bool = True
 
 
 class CoordinatesResult(Done):
-    """Files of the coordinates."""
+    """Coordinate files."""
 
     patches_saved_dir: str
     patches_key_in_h5: str = "coords"
@@ -289,7 +292,7 @@ def extract_coordinates(given: CoordinatesInput, context: ToolContext) -> Coordi
 
 
 class PatchFeaturesInput(SlidesGridInput, ModelWeights):
-    """A patch encoder."""
+    """A patch encoder for the slides."""
 
     patch_encoder_name: PatchEncoder = Field(
         default="conch_v15",
@@ -301,7 +304,7 @@ class PatchFeaturesInput(SlidesGridInput, ModelWeights):
 
 
 class PatchFeaturesResult(Done):
-    """Files of the features."""
+    """Feature files."""
 
     patch_features_dir: str
     patch_features_key_in_h5: str = "features"
@@ -357,7 +360,7 @@ def extract_patch_features(given: PatchFeaturesInput, context: ToolContext) -> P
 
 
 class SlideFeaturesInput(SlidesGridInput, ModelWeights):
-    """A slide encoder, and the features that it reads."""
+    """A slide encoder and the patch features that it reads."""
 
     slide_encoder_name: SlideEncoder = Field(
         default="titan",
@@ -369,7 +372,7 @@ class SlideFeaturesInput(SlidesGridInput, ModelWeights):
 
 
 class SlideFeaturesResult(Done):
-    """Files of the vectors."""
+    """Files with slide vectors."""
 
     slide_features_dir: str
     slide_features_key_in_h5: str = "features"
@@ -419,7 +422,7 @@ def extract_slide_features(given: SlideFeaturesInput, context: ToolContext) -> S
 
 
 class HeatmapInput(SlidesGridInput):
-    """Scores to draw."""
+    """Scores and slides for heat maps."""
 
     scores_path: InputPath = Field(
         description="Folder of NAME.h5 files with the scores of each patch"
@@ -435,7 +438,7 @@ class HeatmapInput(SlidesGridInput):
 
 
 class SlideHeat(BaseModel):
-    """Picture and best patches of a slide."""
+    """A slide's heat map and its best patches."""
 
     heatmap: OutputName
     topk_patches_dir: str
@@ -447,7 +450,7 @@ class SlideHeat(BaseModel):
 
 
 class HeatmapResult(Done):
-    """Picture and patches per slide."""
+    """Heat map and best patches for each slide."""
 
     heatmaps_save_paths: dict[str, SlideHeat]
 
@@ -514,7 +517,7 @@ def create_heatmaps(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
 
 
 def draw_heatmap(slide: Slide, corners: Any, scores: Any, side: int) -> Any:
-    """Draw (n,) scores of squares over a slide, with a scale bar and range.
+    """Draw (n,) scores as squares over a slide, with a scale bar and the score range.
 
     `corners` (n, 2) and `side` are in level-0 pixels.
     """

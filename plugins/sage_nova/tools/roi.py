@@ -1,4 +1,4 @@
-"""Regions of interest as flat images: vectors, nuclei, and the shapes of outlines."""
+"""Regions of interest as flat images: vectors, nuclei, and outline shapes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ CLASSES = {
     "neoplastic": "Neoplastic", "lymphoid": "Inflammatory", "stromal": "Connective",
     "other": "Other", "outside": "Unclassified",
 }  # fmt: skip
-"""NOVA's names of SAGE's types. Only a user's network distinguishes necrosis and non-neoplastic
-epithelium."""
+"""NOVA's names for SAGE's types.
+
+Only a user's network distinguishes necrosis and non-neoplastic epithelium.
+"""
 NUCLEI_OPTIONS = {"method", "weights", "weights_types", "scaling", "weights_mpp", "device"}
 
 
@@ -45,7 +47,7 @@ Pixel = Annotated[float, Field(ge=-1e9, le=1e9)]
 
 
 class EncodeRoiInput(ModelWeights):
-    """An image and an encoder."""
+    """An image and the encoder to use."""
 
     img_path: InputPath = Field(description="PNG, JPEG or TIFF file")
     output_dir: str = Field(
@@ -66,7 +68,7 @@ class EncodeRoiInput(ModelWeights):
 
 
 class EncodeRoiResult(NovaResult):
-    """Vector of the image."""
+    """Vector that represents the image."""
 
     embedding_path: OutputName = Field(
         description="HDF5 file with the dataset embedding of shape (1, dimension)"
@@ -118,7 +120,7 @@ def read_image(path: str, context: ToolContext) -> Any:
 
 
 class NucleiInput(Given):
-    """A folder of images, and the size of their pixels."""
+    """A folder of images and their pixel size."""
 
     input_dir: InputPath = Field(description="Flat folder of images (png, jpg, tif)")
     output_dir: str = Field(
@@ -142,7 +144,7 @@ class NucleiInput(Given):
 
 
 class NucleiResult(NovaResult):
-    """Nuclei by image."""
+    """Nuclei in each image."""
 
     path_to_jsons: str = Field(
         description="Folder in the output folder, with one JSON file per image"
@@ -218,7 +220,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
 
 
 def read_nuclei(table: Path, outlines: Path) -> dict[str, dict[str, Any]]:
-    """Read nuclei by number from the files of the tool nuclei, in pixels."""
+    """Read nuclei, keyed by number, from the output files of the nuclei tool, in pixels."""
     import pandas as pd
 
     frame = pd.read_csv(table)
@@ -244,7 +246,7 @@ def read_nuclei(table: Path, outlines: Path) -> dict[str, dict[str, Any]]:
 
 
 class ContourInput(Given):
-    """Outline of an object."""
+    """An object's outline."""
 
     contour: list[tuple[Pixel, Pixel]] = Field(
         min_length=1,
@@ -254,19 +256,19 @@ class ContourInput(Given):
 
 
 class AreaResult(NovaResult):
-    """Area in the square of the corners' unit."""
+    """Area, in the squared unit of the corners."""
 
     contour_area: float
 
 
 class PerimeterResult(NovaResult):
-    """Length in the corners' unit."""
+    """Length, in the unit of the corners."""
 
     contour_perimeter: float
 
 
 class HullResult(NovaResult):
-    """Convex hull, and its relation to the outline."""
+    """Convex hull and its relation to the outline."""
 
     contour_convex_hull: list[tuple[float, float]]
     hull_area: float

@@ -1,4 +1,4 @@
-"""Feature space of a slide's tiles: reductions, Leiden clusters, exemplars, and pictures."""
+"""Feature space of a slide's tiles: reductions, Leiden clusters, exemplars, and images."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ COMPONENTS = 50
 
 
 class SpaceInput(WsiInput):
-    """Features of the tiles."""
+    """Tile features to use."""
 
     patch_features_key: str = Field(default=FEATURES, pattern=KEY)
 
 
 class ReduceInput(SpaceInput):
-    """Reductions to compute."""
+    """Features and the reductions to compute."""
 
     scale_data: bool = Field(default=True, description="Scale each feature to unit variance")
     compute_neighbors: bool = True
@@ -48,7 +48,7 @@ class ReduceInput(SpaceInput):
 
 
 class ReduceResult(NovaResult):
-    """Keys added to the table of features."""
+    """Keys added to the feature table."""
 
     path_to_zarr: OutputName
     keys_added: list[str]
@@ -112,9 +112,10 @@ def reduce_space(given: ReduceInput, context: ToolContext) -> ReduceResult:
 
 
 def build_neighbor_graph(reduced: Any, count: int) -> Any:
-    """Build the symmetric sparse graph of `count` nearest neighbors.
+    """Build a symmetric sparse graph with `count` nearest neighbors.
 
-    Edges are weighted by the Jaccard overlap of neighborhoods (Levine et al. 2015, PhenoGraph).
+    Edges are weighted by the Jaccard overlap of neighborhoods (Levine et al. 2015,
+    PhenoGraph).
     """
     from scipy import sparse
     from sklearn.neighbors import kneighbors_graph
@@ -149,7 +150,7 @@ def _reduce_umap(reduced: Any, neighbors: int, seed: int) -> Any:
 
 
 class LeidenInput(SpaceInput):
-    """Resolution of the clusters."""
+    """Resolution and keys for clustering."""
 
     leiden_resolution: float = Field(default=0.75, gt=0, le=100)
     leiden_key: str | None = Field(
@@ -160,7 +161,7 @@ class LeidenInput(SpaceInput):
 
 
 class LeidenResult(NovaResult):
-    """Clusters by name."""
+    """Clusters and their names."""
 
     leiden_key: str
     n_leiden_clusters: int
@@ -208,7 +209,10 @@ def run_leiden(given: LeidenInput, context: ToolContext) -> LeidenResult:
 
 
 def cluster_graph(graph: Any, resolution: float, seed: int) -> Any:
-    """Cluster a symmetric weighted graph (n,), the largest as 0; isolated nodes stay alone."""
+    """Cluster a symmetric weighted graph, with the largest cluster as 0; returns (n,) labels.
+
+    Isolated nodes remain singletons.
+    """
     import graspologic_native
     import numpy as np
     from scipy import sparse
@@ -232,7 +236,7 @@ def cluster_graph(graph: Any, resolution: float, seed: int) -> Any:
 
 
 class PatchPlace(BaseModel):
-    """Corner and side of a tile in level-0 pixels."""
+    """Corner and side of a tile, in level-0 pixels."""
 
     patch_id: int
     top_left_x: int
@@ -243,7 +247,7 @@ class PatchPlace(BaseModel):
 
 
 class TopInput(SpaceInput):
-    """Clusters, and the number of tiles of each."""
+    """Clusters and the number of tiles to return for each."""
 
     tile_key: str = Field(default=TILES, pattern=KEY)
     leiden_resolution: float = Field(default=0.75, gt=0, le=100)
@@ -252,7 +256,7 @@ class TopInput(SpaceInput):
 
 
 class TopResult(NovaResult):
-    """Tiles nearest to each cluster's center."""
+    """Tiles nearest to each cluster center."""
 
     closest_patches_coords: dict[str, list[PatchPlace]]
     top_k_save_path: OutputName
@@ -292,7 +296,7 @@ def top_patches(given: TopInput, context: ToolContext) -> TopResult:
 
 
 def rank_exemplars(table: Any, key: str) -> dict[str, Any]:
-    """Rank each cluster's tiles by distance to its center; return indices by cluster."""
+    """Rank each cluster's tiles by distance to its center; return tile indices by cluster."""
     import numpy as np
 
     features, labels = np.asarray(table.X, dtype=np.float64), table.obs[key].astype(str).to_numpy()
@@ -315,7 +319,7 @@ def find_clusters(table: Any, key: str | None, resolution: float) -> str:
 
 
 class ShowInput(WsiInput):
-    """Overlays of the slide."""
+    """Slide overlays to show."""
 
     add_contours: bool = False
     add_tiles: bool = False
@@ -334,7 +338,7 @@ class ShowInput(WsiInput):
 
 
 class PictureResult(NovaResult):
-    """Picture file."""
+    """Image file that was written."""
 
     visualization_save_path: OutputName
 
@@ -392,7 +396,7 @@ def _draw_outlines(picture: Any, frame: Any, ratio: float) -> Any:
 
 
 def select_region(frame: Any, tissue_id: int) -> Any:
-    """Select (n,) rows of a tissue region as a mask; raises `InputError` if there are none."""
+    """Return a mask of the (n,) rows in a tissue region; raises `InputError` if there are none."""
     own = (frame["tissue_id"] == tissue_id).to_numpy()
     if not own.any():
         have = ", ".join(map(str, sorted(set(frame["tissue_id"].tolist()))[:30]))
@@ -403,9 +407,9 @@ def select_region(frame: Any, tissue_id: int) -> Any:
 def draw_tiles(
     slide: Any, picture: Any, tiles: Any, labels: Any, tissue_id: int | None
 ) -> tuple[Any, dict[str, Any]]:
-    """Draw tiles over an overview, colored by (n,) labels; return the picture and colors.
+    """Draw tiles over an overview, colored by (n,) labels; return the image and the colors.
 
-    `tissue_id` limits the drawing to the tiles of one region.
+    `tissue_id` limits the drawing to tiles in one region.
     """
     import numpy as np
 
@@ -424,7 +428,7 @@ def draw_tiles(
 
 
 class ClustersInput(SpaceInput):
-    """Clusters and their names."""
+    """Clusters to show and their names."""
 
     tile_key: str = Field(default=TILES, pattern=KEY)
     tissue_id: int | None = Field(default=None, ge=0)

@@ -1,9 +1,10 @@
 """A slide's zarr store (SpatialData): tissue and tile shapes, and a feature table per encoder.
 
-`shapes[tissues]` has tissue_id, geometry and measures of each region; `shapes[tiles]` tile_id,
-tissue_id, geometry; `tables[features]` is an AnnData whose X are features, obs the tiles (tile_id,
-library_id, tissue_id, clusters), obsm reductions, obsp the graph of neighbors, varm features of the
-slide. Coordinates are level-0 pixels. Keys are LazySlide's, as NOVA uses them.
+`shapes[tissues]` has tissue_id, geometry and measurements of each region; `shapes[tiles]`
+has tile_id, tissue_id and geometry. `tables[features]` is an AnnData: X contains
+features, obs the tiles (tile_id, library_id, tissue_id, clusters), obsm reductions, obsp
+the neighbor graph, and varm slide features. Coordinates are level-0 pixels. Keys are
+LazySlide's, as used by NOVA.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ MAKERS = {
     "tiles": ("shapes", "extract_tissue_tiles_in_wsi_tool"),
     "features": ("tables", "extract_patch_features_in_wsi_tool"),
 }
-"""Part of the store that holds an element, and the tool that makes it."""
+"""Part of the store that holds each kind of element, and the tool that makes it."""
 
 
 def store_name(slide: Slide) -> str:
-    """Return the name of the store in its job."""
+    """Return the name of a slide's store in its job."""
     return f"{slide.name}.zarr"
 
 
@@ -64,7 +65,7 @@ def open_store(given: WsiInput, context: ToolContext) -> tuple[Slide, Job, Any]:
 
 
 def get_element(store: Any, kind: str, key: str) -> Any:
-    """Return element `key` of a kind (such as "tiles"); raises `InputError` that lists the keys."""
+    """Return element `key` of a kind (such as "tiles"); raises `InputError` with existing keys."""
     part, maker = MAKERS[kind]
     held = getattr(store, part)
     if key not in held:
@@ -110,7 +111,7 @@ def make_shapes(columns: dict[str, Any], geometry: Any, mpp: float | None) -> An
 
 
 def make_table(features: F32, tiles: Any, tile_key: str, encoder: str) -> Any:
-    """Make a table of (tiles, dimension) features that annotates a shapes element of tiles."""
+    """Make a table of (tiles, dimension) features that annotates a tile shapes element."""
     import anndata
     import pandas as pd
     from spatialdata.models import TableModel
@@ -131,13 +132,13 @@ def make_table(features: F32, tiles: Any, tile_key: str, encoder: str) -> Any:
 
 
 def tile_corners(tiles: Any) -> I64:
-    """Return (n, 2) upper left corners of tiles, in level-0 pixels."""
+    """Return the (n, 2) upper left corners of tiles, in level-0 pixels."""
     found: I64 = np.round(tiles.geometry.bounds[["minx", "miny"]].to_numpy()).astype(np.int64)
     return found
 
 
 def tile_side(tiles: Any) -> int:
-    """Return the side of the tiles, in level-0 pixels."""
+    """Return the tiles' side length, in level-0 pixels."""
     box = tiles.geometry.iloc[0].bounds
     side: int = round(box[2] - box[0])
     return side

@@ -1,4 +1,4 @@
-"""Slide classification: a clean label table, folds by case, and attention MIL over folds."""
+"""Slide classification: a clean label table, folds by case, and cross-validated attention MIL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LABEL = r"^[A-Za-z0-9_. -]{1,100}$"
 
 
 def read_table(path: str, context: ToolContext, needed: list[str]) -> Any:
-    """Read a CSV with the needed columns; raises `InputError` that lists its columns."""
+    """Read a CSV with the needed columns; raises `InputError`, which lists existing columns."""
     import pandas as pd
 
     file = context.input(path, "file")
@@ -37,7 +37,7 @@ def read_table(path: str, context: ToolContext, needed: list[str]) -> Any:
 
 
 class MetadataInput(Given):
-    """A table of slides with labels."""
+    """A table with slides and labels."""
 
     metadata_path: InputPath = Field(description="CSV with one row per slide")
     slide_id_column: str = Field(default="slide_id", pattern=COLUMN)
@@ -59,7 +59,7 @@ class MetadataInput(Given):
 
 
 class MetadataResult(NovaResult):
-    """Table for create_wsi_classification_splits."""
+    """Table to be used with create_wsi_classification_splits."""
 
     cleaned_metadata_path: OutputName
     label_map: dict[str, int] = Field(description="Number of each class in LABEL_cats")
@@ -137,7 +137,7 @@ def prepare_metadata(given: MetadataInput, context: ToolContext) -> MetadataResu
 
 
 class SplitsInput(Given):
-    """Assignment of cases to folds."""
+    """Options for assigning cases to folds."""
 
     cleaned_metadata_path: InputPath = Field(
         description="Table from prepare_wsi_classification_metadata"
@@ -159,7 +159,7 @@ class SplitsInput(Given):
 
 
 class SplitsResult(NovaResult):
-    """Table with a column per fold."""
+    """Table with one column per fold."""
 
     split_metadata_path: OutputName
     n_folds: int
@@ -229,7 +229,7 @@ def create_splits(given: SplitsInput, context: ToolContext) -> SplitsResult:
 
 
 class MilInput(Given):
-    """Folds, features and training."""
+    """Folds, features and training options."""
 
     splits_path: InputPath = Field(
         description="CSV with slide_id, LABEL_cats, and fold_0, fold_1 ... containing train, val "
@@ -257,7 +257,7 @@ class MilInput(Given):
 
 
 class FoldResult(BaseModel):
-    """Scores of a fold's test slides, in the order of `slide_ids`."""
+    """Scores for a fold's test slides, in the order of `slide_ids`."""
 
     fold: int
     slide_ids: list[str]
@@ -276,7 +276,7 @@ class FoldResult(BaseModel):
 
 
 class MilResult(NovaResult):
-    """Scores of every fold."""
+    """Scores for every fold."""
 
     all_fold_results: list[FoldResult]
     mean_auc: float | None

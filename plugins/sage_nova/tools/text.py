@@ -1,4 +1,4 @@
-"""Comparison of images and tiles with texts, using the user's PLIP or CONCH."""
+"""Comparison of images and tiles to texts, using the user's PLIP or CONCH."""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ Classes = Annotated[list[str], AfterValidator(_check_distinct)]
 
 
 def _make_texts(classes: list[str], prompts: list[str] | None) -> list[str]:
-    """Make the classes' texts; raises `InputError` if prompts and classes differ in number."""
+    """Make a text for each class.
+
+    Raises `InputError` if the numbers of prompts and classes differ.
+    """
     if prompts is not None and len(prompts) != len(classes):
         raise InputError(f"{len(prompts)} prompts for {len(classes)} classes")
     return prompts or [TEMPLATE.format(name) for name in classes]
 
 
 class ScoreImageInput(TextModelInput):
-    """An image and competing classes."""
+    """An image and the competing classes."""
 
     image_path: InputPath = Field(description="PNG, JPEG or TIFF file, not a whole slide")
     classes: Classes = Field(min_length=2, max_length=50)
@@ -54,7 +57,7 @@ class ScoreImageInput(TextModelInput):
 
 
 class ScoreImageResult(NovaResult):
-    """A score per class."""
+    """A score for each class."""
 
     predicted_class: str
     similarity_scores: dict[str, float] = Field(
@@ -79,7 +82,7 @@ def score_image(given: ScoreImageInput, context: ToolContext) -> ScoreImageResul
 
 
 class TilesByTextInput(WsiInput, TextModelInput):
-    """Tiles of a slide and a model for texts."""
+    """A slide's tiles and a vision-language model."""
 
     tissue_key: str = Field(default=TISSUES, pattern=KEY)
     tile_key: str = Field(default=TILES, pattern=KEY)
@@ -91,7 +94,7 @@ class TilesByTextInput(WsiInput, TextModelInput):
 
 
 class ScoreTilesInput(TilesByTextInput):
-    """Texts to score."""
+    """A slide's tiles and the texts to score."""
 
     classes: Classes = Field(min_length=1, max_length=50)
     similarity_metric: Literal["cosine", "dot"] = "cosine"
@@ -100,7 +103,7 @@ class ScoreTilesInput(TilesByTextInput):
 
 
 class ScoreTilesResult(NovaResult):
-    """A score per tile and text."""
+    """A score for each tile and text."""
 
     similarity_key: str = Field(
         description="Key in obsm of the features; its columns are the classes"
@@ -143,7 +146,7 @@ def score_texts(
 
 
 def make_score_table(tiles: Any, scores: Any, texts: list[str]) -> dict[str, Any]:
-    """Make the columns of the CSV: tile, corner (level-0 pixels), and a score per text."""
+    """Make the CSV columns: tile, corner (level-0 pixels), and a score for each text."""
     import numpy as np
 
     corners = store.tile_corners(tiles)
@@ -190,13 +193,13 @@ def score_tiles(given: ScoreTilesInput, context: ToolContext) -> ScoreTilesResul
 
 
 class PromptInput(TilesByTextInput):
-    """A text."""
+    """A text prompt to compare with tiles."""
 
     prompt_term: str = Field(min_length=1, max_length=500)
 
 
 class PromptResult(NovaResult):
-    """Map and table."""
+    """Score map and table."""
 
     similarity_map_save_path: OutputName
     similarity_scores_csv_save_path: OutputName
@@ -231,7 +234,7 @@ def visualize_prompt(given: PromptInput, context: ToolContext) -> PromptResult:
 
 
 class LabelInput(TilesByTextInput):
-    """Competing classes."""
+    """A slide's tiles and the competing classes."""
 
     classes: Classes = Field(min_length=2, max_length=50)
     prompts: list[str] | None = Field(default=None, description="One text per class")
@@ -241,7 +244,7 @@ class LabelInput(TilesByTextInput):
 
 
 class LabelResult(NovaResult):
-    """A probability per class."""
+    """A probability for each class."""
 
     probs_for_classes: dict[str, float]
     predicted_class: str

@@ -1,7 +1,7 @@
-"""The user's encoders, text encoders, and slide encoders, by folder, file, or hub name.
+"""User-supplied encoders, text encoders, and slide encoders, by folder, file, or hub name.
 
-Nothing is downloaded, and no Python code in a model's folder is run. Models published as code
-(TITAN, PRISM, CONCH v1.5) must be given as a graph: ONNX or TorchScript.
+Nothing is downloaded, and no Python code in a model's folder is run. Models published as
+code (TITAN, PRISM, CONCH v1.5) must be given as a graph (ONNX or TorchScript).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HUGGING_FACE = {
 
 
 class ModelWeights(Given):
-    """Weights of a model."""
+    """Location of a model's weights."""
 
     weights: InputPath | None = Field(
         default=None,
@@ -87,11 +87,11 @@ SPECS: dict[str, EncoderSpec] = {
         resize="bicubic", precision="float32",
     ),
 }  # fmt: skip
-"""Encoders by NOVA's names; the published graphs of those that timm builds are in `networks`."""
+"""Encoders by NOVA's names; `networks` has the published architectures that timm builds."""
 
 
 def encoder_memory(given: Any) -> int:
-    """Estimate the memory of a call in MiB from its patch encoder."""
+    """Estimate a call's memory in MiB from its patch encoder."""
     for field in ("histology_roi_encoder_name", "patch_encoder_name", "model"):
         if name := getattr(given, field, None):
             return max(4096, SPECS[name].memory_mb)
@@ -101,16 +101,16 @@ def encoder_memory(given: Any) -> int:
 def find_weights(
     given: Any, what: str, source: str, context: ToolContext, how: str = AS_FOLDER
 ) -> Path:
-    """Find the path of a model's weights from the arguments `weights` or `hub`.
+    """Find the path of a model's weights from the `weights` or `hub` argument.
 
-    Weights never come from folders that tools or programs write to, nor through a link from there
-    or from outside the roots, since a person must have chosen them.
+    Weights never come from folders that tools or programs write to, nor through a link from
+    there or from outside the roots, since a person must have chosen them.
 
     Raises
     ------
     InputError
-        If neither or both are given, or the weights do not exist; `what`, `source`, and `how` (to
-        give them) appear in the message.
+        If neither or both are given, or the weights do not exist; `what`, `source`, and `how`
+        (to give them) appear in the message.
     """
     if given.weights is not None and given.hub is not None:
         raise InputError("give weights or hub, not both")
@@ -125,7 +125,7 @@ def find_weights(
 
 
 def stamp_files(path: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return name, time stamp, and size of each weights file, by which a loaded model is cached."""
+    """Return each weights file's name, time stamp, and size: the cache key of a loaded model."""
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     return tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files)
 
@@ -153,7 +153,7 @@ class Graph:
     """A model as a graph (ONNX or TorchScript) that maps arrays to its first output."""
 
     def __init__(self, path: Path, device: str) -> None:
-        """Raise `InputError` if the file is neither."""
+        """Load the graph; raises `InputError` if the file is neither ONNX nor TorchScript."""
         from sage_foundation import nuclei
 
         self.path, self.device, self.session, self.module = path, device, None, None
@@ -261,9 +261,9 @@ def _load_encoder(name: str, spec: EncoderSpec, path: Path, device: str) -> Any:
 
 @dataclass(frozen=True)
 class TextModel:
-    """Vision-language model with unit vectors of texts and images, and the logit scale.
+    """Vision-language model that returns unit vectors for texts and images, and its logit scale.
 
-    `project` maps the encoder's stored features to the space of the texts.
+    `project` maps the encoder's stored features to the text space.
     """
 
     embed_texts: Any
@@ -335,11 +335,11 @@ def _load_conch(path: Path, device: str) -> TextModel:
 def encode_slide(
     name: SlideEncoder, features: F32, coords: I64, side: int, given: Any, context: ToolContext
 ) -> F32:
-    """Compute a slide's (dimension,) vector from features (n, d) of its tiles.
+    """Compute a slide's (dimension,) vector from its tiles' features (n, d).
 
-    `mean` needs no weights. Other encoders are a graph (ONNX or TorchScript) that takes features
-    (1, n, d), upper left corners (1, n, 2) and the tiles' side (1,), both in level-0 pixels, or the
-    first of these.
+    `mean` needs no weights. Any other encoder is a graph (ONNX or TorchScript) that takes
+    features (1, n, d), upper left corners (1, n, 2) and the tiles' side (1,), both in level-0
+    pixels, or the first of these.
     """
     if name == "mean":
         if given.weights is not None or given.hub is not None:

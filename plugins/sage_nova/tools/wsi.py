@@ -1,4 +1,4 @@
-"""Tools for a slide: properties, tissue, tiles, features, slide vector, store, and regions."""
+"""Tools for a single slide: properties, tissue, tiles, features, vector, store, and regions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class LevelInfo(BaseModel):
-    """Stored resolution."""
+    """A stored resolution level."""
 
     level: int
     img_width_at_level: int
@@ -56,7 +56,7 @@ class PropertiesInput(WsiInput):
 
 
 class PropertiesResult(NovaResult):
-    """Properties of the slide and, for given keys, of its store."""
+    """Slide properties and, for given keys, counts from its store."""
 
     slide_name: str
     n_levels: int
@@ -138,7 +138,7 @@ def retrieve_properties(given: PropertiesInput, context: ToolContext) -> Propert
 
 
 def _read_openslide(slide: Slide) -> tuple[str | None, tuple[float, float] | None]:
-    """Read the vendor and the µm per pixel with OpenSlide; None if it cannot read them."""
+    """Read the vendor and the µm per pixel with OpenSlide; None for any that it cannot read."""
     from mcp_servers.slides.others import OpenSlideSource
 
     try:
@@ -151,7 +151,7 @@ def _read_openslide(slide: Slide) -> tuple[str | None, tuple[float, float] | Non
 
 
 class StoreInput(WsiInput):
-    """A slide with a store."""
+    """A slide whose store exists."""
 
     load_from_src: bool = Field(
         default=True,
@@ -162,13 +162,13 @@ class StoreInput(WsiInput):
 
 
 class TissueInput(StoreInput):
-    """Key of the tissue, and its minimum area."""
+    """Key and minimum area for the tissue."""
 
     min_area_um2: float = Field(default=20_000.0, ge=0, description="Drop pieces smaller than this")
 
 
 class TissueResult(NovaResult):
-    """Regions of tissue."""
+    """Tissue regions."""
 
     wsi_store_path: OutputName
     tissue_key: str
@@ -205,10 +205,10 @@ def extract_tissue(given: TissueInput, context: ToolContext) -> TissueResult:
 
 
 def find_regions(slide: Slide, min_area_um2: float) -> tuple[Any, list[str]]:
-    """Make the shapes element of a slide's tissue, and list warnings.
+    """Make the shapes element for a slide's tissue, and list warnings.
 
-    `convexity` follows LazySlide: the area of the convex hull divided by the region's, at least 1;
-    `solidity` is its inverse; `perimeter` is that of the outer ring.
+    `convexity` follows LazySlide: the area of the convex hull divided by the region's, at
+    least 1; `solidity` is its inverse; `perimeter` is that of the outer ring.
 
     Raises
     ------
@@ -262,7 +262,7 @@ def measure_region(shape: Any) -> dict[str, float]:
 
 
 class TilesInput(StoreInput):
-    """Size of the tiles."""
+    """Tile size and minimum tissue."""
 
     tile_key: str = Field(default=TILES, pattern=KEY)
     tile_px: int = Field(default=256, ge=16, le=4096, description="Side in pixels at mpp")
@@ -274,7 +274,7 @@ class TilesInput(StoreInput):
 
 
 class TilesResult(NovaResult):
-    """Number of tiles."""
+    """Number of tiles extracted."""
 
     wsi_store_path: OutputName
     tissue_key: str
@@ -308,7 +308,7 @@ def extract_tiles(given: TilesInput, context: ToolContext) -> TilesResult:
 
 
 def cut_tiles(slide: Slide, tissue: Any, given: TilesInput) -> tuple[Any, list[str]]:
-    """Make the shapes element of tiles with enough tissue, each assigned to its largest region."""
+    """Make the shapes element for tiles with enough tissue, each assigned to its largest region."""
     import numpy as np
     import shapely
 
@@ -344,7 +344,7 @@ def cut_tiles(slide: Slide, tissue: Any, given: TilesInput) -> tuple[Any, list[s
 
 
 class FeaturesInput(StoreInput, ModelWeights):
-    """An encoder, and the tiles that it reads."""
+    """An encoder and the tiles that it reads."""
 
     tile_key: str = Field(default=TILES, pattern=KEY)
     patch_features_key: str | None = Field(
@@ -359,7 +359,7 @@ class FeaturesInput(StoreInput, ModelWeights):
 
 
 class FeaturesResult(NovaResult):
-    """Features of the tiles."""
+    """Features extracted from the tiles."""
 
     wsi_store_path: OutputName
     tissue_key: str
@@ -410,7 +410,7 @@ def extract_features(given: FeaturesInput, context: ToolContext) -> FeaturesResu
 def encode_squares(
     slide: Slide, corners: Any, side: int, encoder: PatchEncoder, given: Any, context: ToolContext
 ) -> Any:
-    """Compute (n, dimension) features of squares, read at about the encoder's own size.
+    """Compute (n, dimension) features of squares, read at approximately the encoder's input size.
 
     `corners` (n, 2) and `side` are in level-0 pixels; `given` has weights, hub and device.
     """
@@ -430,7 +430,7 @@ def encode_squares(
 
 
 class EncodeInput(StoreInput, ModelWeights):
-    """A slide encoder, and the features that it reads."""
+    """A slide encoder and the features that it reads."""
 
     tile_key: str = Field(default=TILES, pattern=KEY)
     patch_features_key: str = Field(default=FEATURES, pattern=KEY)
@@ -444,7 +444,7 @@ class EncodeInput(StoreInput, ModelWeights):
 
 
 class EncodeResult(NovaResult):
-    """Vector of the slide."""
+    """Vector that represents the slide."""
 
     wsi_store_path: OutputName
     slide_features_key: str
@@ -492,13 +492,13 @@ def encode_wsi(given: EncodeInput, context: ToolContext) -> EncodeResult:
 
 
 class ZarrInput(Given):
-    """A store."""
+    """A zarr store to explore."""
 
     path: InputPath = Field(description="Folder of a zarr store")
 
 
 class ZarrNode(BaseModel):
-    """A group or array of a store."""
+    """A group or array in a store."""
 
     path: str
     kind: str = Field(description="Kind of node: group or array")
@@ -546,7 +546,7 @@ def access_zarr(given: ZarrInput, context: ToolContext) -> HierarchyResult:
 
 
 class ReadInput(ZarrInput):
-    """An element of the store, by its key."""
+    """An element in a store, by its key."""
 
     key: str | None = Field(
         default=None, max_length=200, description="tissues or shapes/tissues; default: all"
@@ -556,7 +556,7 @@ class ReadInput(ZarrInput):
 
 
 class ElementInfo(BaseModel):
-    """Element of a store."""
+    """An element in a store."""
 
     key: str
     kind: str
@@ -565,7 +565,7 @@ class ElementInfo(BaseModel):
 
 
 class ReadResult(NovaResult):
-    """Elements of the store and rows of the requested element."""
+    """Elements in a store and rows of the requested element."""
 
     data_str: str = Field(description="Description of the store")
     elements: list[ElementInfo]
@@ -631,7 +631,7 @@ def make_frame(part: Any) -> Any:
 
 
 class Region(Given):
-    """A rectangle: its corner in level-0 pixels, its sides in pixels of a level."""
+    """A rectangle: its corner in level-0 pixels, its size in pixels of a level."""
 
     top_left_x: int
     top_left_y: int
@@ -641,7 +641,7 @@ class Region(Given):
 
 
 class RegionInput(WsiInput):
-    """A rectangle of a slide."""
+    """A rectangle on a slide."""
 
     region: Region
     custom_save_dir: str | None = Field(
@@ -650,7 +650,7 @@ class RegionInput(WsiInput):
 
 
 class RegionResult(NovaResult):
-    """Image of the rectangle."""
+    """Image of the requested rectangle."""
 
     region_save_path: OutputName
     mpp_at_level: float | None

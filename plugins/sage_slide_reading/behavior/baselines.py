@@ -1,4 +1,4 @@
-"""Baselines for a detector: the slide's middle, the tissue, the cells, and chance."""
+"""Baselines for a detector: the slide's center, the tissue, the cells, and chance."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from mcp_servers.slides.arrays import F64, U8, BoolArray
 from sage.core.seeds import generator
 
 GLASS = 225
-"""Pixels whose darkest channel exceeds this value after blurring are glass."""
+"""Value that a pixel's darkest channel, after blurring, must exceed to count as glass."""
 PURPOSE = 23
 APART = 0.4
 Heat = Callable[[U8], F64]
 
 
 def tissue_mask(thumbnail: U8) -> BoolArray:
-    """Compute a mask of the tissue on a thumbnail."""
+    """Compute a tissue mask for a thumbnail."""
     import cv2
 
     return np.asarray(cv2.GaussianBlur(thumbnail, (0, 0), 1.0).min(axis=2) < GLASS, dtype=bool)
 
 
 def center_bias(thumbnail: U8) -> F64:
-    """Compute a Gaussian around the middle of the slide, a quarter of its sides wide."""
+    """Compute a Gaussian at the center of the slide, a quarter of its sides wide."""
     height, width = thumbnail.shape[:2]
     y, x = np.mgrid[0:height, 0:width]
     away = ((x + 0.5) / width - 0.5) ** 2 + ((y + 0.5) / height - 0.5) ** 2
@@ -32,7 +32,7 @@ def center_bias(thumbnail: U8) -> F64:
 
 
 def tissue_density(thumbnail: U8) -> F64:
-    """Compute the share of tissue around each point."""
+    """Compute the fraction of tissue around each point."""
     return _around(tissue_mask(thumbnail).astype(np.float64))
 
 
@@ -44,7 +44,7 @@ def cellularity(thumbnail: U8) -> F64:
 
 
 def chance(seed: int) -> Heat:
-    """Build a heat map in which all tissue is equally likely, in an order drawn by the seed."""
+    """Build a heat map in which all tissue is equally likely, in an order set by the seed."""
 
     def heat(thumbnail: U8) -> F64:
         rng = generator(seed, PURPOSE)
@@ -61,10 +61,10 @@ def _around(layer: F64) -> F64:
 
 
 def peaks(heat: F64, box: tuple[float, float], count: int) -> tuple[F64, F64]:
-    """Return the highest points of an (H, W) map as (n, 4) boxes and (n,) heat, highest first.
+    """Return an (H, W) map's highest points as (n, 4) boxes and (n,) heat, highest first.
 
-    Boxes are x, y, width, height in pixels, all of the given width and height; the IoU of any two
-    is at most `APART`.
+    Boxes are x, y, width, height in pixels, all with the given width and height; the IoU of
+    any two is at most `APART`.
     """
     width, height = box
     rows, columns = heat.shape

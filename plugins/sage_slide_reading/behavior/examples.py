@@ -21,7 +21,7 @@ Visits = tuple[Action, ...]
 
 @dataclass
 class Example:
-    """A slide with its sessions, grouped by behavior."""
+    """A slide and its sessions, grouped by behavior."""
 
     slide: str
     patient: str
@@ -31,7 +31,7 @@ class Example:
 
 
 def thumbnail_of(slide: Slide, longest_px: int) -> U8:
-    """Read the whole slide with its longer side scaled to exactly `longest_px` pixels."""
+    """Read the whole slide, scaled so that its longer side is exactly `longest_px` pixels."""
     import cv2
 
     image = slide.thumbnail(longest_px)
@@ -45,7 +45,7 @@ def thumbnail_of(slide: Slide, longest_px: int) -> U8:
 def read_examples(
     sessions: Path, slides: Path, thumbnail_px: int, patient: Callable[[str], str]
 ) -> list[Example]:
-    """Read the slides of all sessions below a folder, ordered by name.
+    """Read the slides for all sessions below a folder, sorted by name.
 
     Parameters
     ----------
@@ -57,7 +57,8 @@ def read_examples(
     Raises
     ------
     InputError
-        If there is no session, or if a slide is missing, ambiguous, or not of the recorded size.
+        If there is no session, or if a slide is missing, ambiguous, or not of the recorded
+        size.
     """
     files = [sessions] if sessions.is_file() else sorted(sessions.rglob(f"*{SUFFIX}"))
     if not files:

@@ -1,4 +1,4 @@
-"""A behavior model as a folder (safetensors with its card inside), and its use on a slide."""
+"""A behavior model stored in a folder (safetensors with its card), and its use on a slide."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST = 200
 
 
 class Behavior(Strict):
-    """Entry of the bank: the readers' task, and statistics of their sessions."""
+    """An entry in the behavior bank: the readers' task, and statistics of their sessions."""
 
     task: str = Field(min_length=1, max_length=500)
     sessions: int = Field(ge=1)
@@ -43,7 +43,7 @@ class Behavior(Strict):
 
 
 class Score(Strict):
-    """Metric of a guide for a behavior on slides that training did not see."""
+    """A metric for a guide and a behavior on slides not used in training."""
 
     behavior: str
     guide: str
@@ -54,7 +54,7 @@ class Score(Strict):
 
 
 class BehaviorCard(Strict):
-    """Description of a behavior model: network, training data, scores."""
+    """Description of a behavior model: network, training data, and scores."""
 
     format: Literal["sage-behavior-1"] = "sage-behavior-1"
     behaviors: tuple[Behavior, ...] = Field(min_length=1, max_length=64)
@@ -78,7 +78,7 @@ class BehaviorCard(Strict):
     )
 
     def behavior(self, task: str | None) -> int:
-        """Return the place of a behavior; without a name that of the only behavior.
+        """Return the index of a behavior in the bank; the name may be omitted for a single entry.
 
         Raises
         ------
@@ -109,7 +109,7 @@ def shipped_model() -> Path:
 
 
 def save(folder: Path, weights: Mapping[str, Any], card: BehaviorCard) -> None:
-    """Write weights at half precision, with the card in their metadata and in a separate file."""
+    """Write weights at half precision, with the card in their metadata and a separate file."""
     import torch
     from safetensors.torch import save_file
 
@@ -125,10 +125,10 @@ def save(folder: Path, weights: Mapping[str, Any], card: BehaviorCard) -> None:
 
 
 class BehaviorModel:
-    """A loaded behavior model, a guide of Pathologist-o3; the bundled model without a folder."""
+    """A loaded behavior model, which guides Pathologist-o3; bundled model if no folder is given."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Load the model.
+        """Load a behavior model from its folder.
 
         Raises
         ------
@@ -211,10 +211,11 @@ def propose(
     behavior: int,
     most: int | None = None,
 ) -> tuple[list[Proposed], F64]:
-    """Propose regions of one behavior, best first, with a relevance map over the thumbnail.
+    """Propose regions for one behavior, best first, with a relevance map over the thumbnail.
 
-    The longer side of the RGB thumbnail is `card.thumbnail_px`; `size` is the slide's in level-0
-    pixels, and `behavior` an index in the bank, whose usual number of regions is the default.
+    The longer side of the RGB thumbnail is `card.thumbnail_px`; `size` is the slide's size in
+    level-0 pixels, and `behavior` is an index in the bank. By default, the behavior's usual
+    number of regions is proposed.
     """
     import cv2
     import torch

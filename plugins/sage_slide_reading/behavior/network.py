@@ -1,10 +1,11 @@
-"""A small single-stage detector of the regions where readers look.
+"""A small single-stage detector for the regions where readers look.
 
-For each grid cell, it predicts whether a reader would look there, at which magnification bin, with
-which box, and how early. Each behavior has its own outputs over shared features.
+For each grid cell, it predicts whether a reader would look there, at which magnification
+bin, with which box, and how early. Each behavior has its own outputs over shared
+features.
 
-Trained with complete IoU for boxes (Zheng et al., IEEE Transactions on Cybernetics 2022) and
-binary cross-entropy for relevance, as Pathology-CoT, 4.6, states.
+Trained with complete IoU for boxes (Zheng et al., IEEE Transactions on Cybernetics 2022)
+and binary cross-entropy for relevance, as specified in Pathology-CoT, 4.6.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from torch.nn import functional
 STRIDE = 8
 MULTIPLE = 16
 INPUTS = 7
-"""Channels: red, green, blue, two positions in the tissue's bounds, their two relative sides."""
+"""Number of channels: RGB, two positions in the tissue's bounds, and their relative sides."""
 WIDTHS = (16, 32, 48, 64)
 BOX = 5
-"""Outputs per box: relevance, two for position, two for size."""
+"""Number of outputs per box: relevance, two for position, two for size."""
 REACH = 1.5
-"""Maximum distance, in cells, of a box's center from the middle of the proposing cell."""
+"""Maximum distance, in cells, of a box's center from the center of the proposing cell."""
 RARE = -4.0
-"""Initial relevance as a logit, since regions are rare."""
+"""Initial relevance logit, which is low since regions are rare."""
 
 
 def convolution(before: int, after: int, stride: int = 1, spread: int = 1) -> nn.Sequential:
@@ -35,7 +36,10 @@ def convolution(before: int, after: int, stride: int = 1, spread: int = 1) -> nn
 
 
 class RegionNet(nn.Module):
-    """Maps (n, 7, H, W) to (n, behaviors, bins * 5 + 1, H / 8, W / 8); H, W multiples of 16."""
+    """Network from (n, 7, H, W) to (n, behaviors, bins * 5 + 1, H / 8, W / 8).
+
+    H and W must be multiples of 16.
+    """
 
     def __init__(self, behaviors: int, bins: int, widths: tuple[int, ...] = WIDTHS) -> None:
         super().__init__()
@@ -58,7 +62,7 @@ class RegionNet(nn.Module):
             self.head.bias.copy_(bias.flatten())
 
     def forward(self, image: Tensor) -> Tensor:
-        """Compute raw outputs."""
+        """Compute the raw outputs for (n, 7, H, W) inputs."""
         fine = self.fine(image)
         coarse = functional.interpolate(self.coarse(fine), size=fine.shape[2:], mode="nearest")
         out: Tensor = self.head(self.joined(fine + coarse))
@@ -76,7 +80,7 @@ def decode_outputs(out: Tensor, sides: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Returns
     -------
     logits (n, behaviors, bins, rows, columns), boxes (the same and 4: x, y, width, height in
-    pixels of the input), order (n, behaviors, rows, columns), 0 first and 1 last
+    input pixels), order (n, behaviors, rows, columns), 0 first and 1 last
     """
     rows, columns = out.shape[-2:]
     parts = out[:, :, :-1].reshape(*out.shape[:2], -1, BOX, rows, columns)
@@ -114,18 +118,18 @@ def complete_iou(first: Tensor, second: Tensor) -> Tensor:
 def loss(
     out: Tensor, sides: Tensor, goals: list[list[Tensor | None]], ordered: list[bool]
 ) -> Tensor:
-    """Compute cross-entropy of relevance, 1 - complete IoU of boxes, and distance of order.
+    """Compute the loss: relevance cross-entropy, 1 - complete IoU of boxes, and order distance.
 
-    A cell is relevant for a box if it is within a quarter of the box's sides from its center; the
-    cell at the center always is.
+    A cell is relevant for a box if it is within a quarter of the box's sides from its center;
+    the cell at the center always is.
 
     Parameters
     ----------
-    out : raw outputs of n images
+    out : raw outputs for n images
     sides : (behaviors, bins) usual sides in input pixels
-    goals : per image and behavior (boxes, 6): x, y, width, height, bin, order from 0 to 1; None
-        if nobody showed the behavior on this slide
-    ordered : images whose order counts; the order of mirrored images does not
+    goals : per image and behavior (boxes, 6): x, y, width, height, bin, order from 0 to 1;
+        None if nobody showed the behavior on this slide
+    ordered : mask of images whose order counts, unlike that of mirrored images
     """
     logits, boxes, order = decode_outputs(out, sides)
     rows, columns = logits.shape[-2:]
@@ -161,7 +165,7 @@ def loss(
 
 
 def _cells(center: float, side: float, count: int) -> range:
-    """Find the cells along an axis within a quarter of a side from a center, or containing it."""
+    """Find the cells on an axis within a quarter side of a center, or the cell that contains it."""
     first = math.ceil((center - side / 4) / STRIDE - 0.5)
     last = math.floor((center + side / 4) / STRIDE - 0.5)
     if last < first:

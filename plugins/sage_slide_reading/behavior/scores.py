@@ -1,4 +1,4 @@
-"""Scores of proposed regions against recorded regions: boxes, heat, order, and bins.
+"""Scores for proposed regions against recorded regions: boxes, heat, order, and bins.
 
 Boxes are (n, 4) arrays of x, y, width, height; scores are parallel arrays.
 """
@@ -12,15 +12,15 @@ import numpy as np
 from mcp_servers.slides.arrays import F64
 
 HIT_IOU = 0.3
-"""IoU above which a proposed region recovers a recorded one (Pathology-CoT, 4.7.4)."""
+"""IoU above which a proposed region recovers a recorded region (Pathology-CoT, 4.7.4)."""
 MAP_IOUS = (0.3, 0.4, 0.5)
 """IoU thresholds over which mAP is averaged; the paper does not specify any."""
 SCANPATH_CELLS = 5
-"""Rows and columns of the grid whose cells spell a scanpath."""
+"""Number of rows and columns in the grid whose cells encode a scanpath."""
 
 
 def overlaps(first: F64, second: F64) -> F64:
-    """Compute the (n, m) area that every pair of boxes shares."""
+    """Compute the (n, m) overlap area of every pair of boxes."""
     first, second = first.reshape(-1, 1, 4), second.reshape(1, -1, 4)
     low = np.maximum(first[..., :2], second[..., :2])
     high = np.minimum(first[..., :2] + first[..., 2:], second[..., :2] + second[..., 2:])
@@ -36,7 +36,7 @@ def ious(first: F64, second: F64) -> F64:
 
 
 def match_boxes(proposed: F64, recorded: F64, iou: float = HIT_IOU) -> list[int | None]:
-    """Match each proposed box, in order, to a recorded box that is not matched yet."""
+    """Match each proposed box, in order, to a recorded box that is not yet matched."""
     overlap = ious(proposed, recorded)
     taken: set[int] = set()
     found: list[int | None] = []
@@ -50,7 +50,7 @@ def match_boxes(proposed: F64, recorded: F64, iou: float = HIT_IOU) -> list[int 
 
 
 def hits(boxes: F64, scores: F64, recorded: F64, iou: float) -> list[tuple[float, bool]]:
-    """Return the (n,) score of each proposal, best first, and whether it hits.
+    """Return the (n,) score of each proposal, best first, and whether it is a hit.
 
     A recorded box is hit at most once, by an overlap above `iou`.
     """
@@ -62,7 +62,7 @@ def hits(boxes: F64, scores: F64, recorded: F64, iou: float) -> list[tuple[float
 
 
 def pooled_precision(scored: Sequence[tuple[float, bool]], total: int) -> float:
-    """Compute average precision of proposals on many slides, for `total` recorded boxes.
+    """Compute the average precision of proposals pooled over slides, for `total` recorded boxes.
 
     Precision is made monotone from the right, as in PASCAL VOC since 2010.
     """
@@ -76,7 +76,7 @@ def pooled_precision(scored: Sequence[tuple[float, bool]], total: int) -> float:
 
 
 def recall_at(proposed: F64, recorded: F64, k: int) -> float:
-    """Compute completeness: the share of recorded boxes that the first k proposals recover."""
+    """Compute recall at k: the fraction of recorded boxes that the first k proposals recover."""
     if not len(recorded):
         return float("nan")
     return (
@@ -85,21 +85,21 @@ def recall_at(proposed: F64, recorded: F64, k: int) -> float:
 
 
 def efficiency(proposed: F64, recorded: F64) -> float:
-    """Compute the share of proposals that overlap a recorded box enough."""
+    """Compute the fraction of proposals that overlap a recorded box sufficiently."""
     if not len(proposed):
         return float("nan")
     return float((ious(proposed, recorded) > HIT_IOU).any(axis=1).mean()) if len(recorded) else 0.0
 
 
 def mean_iou(proposed: F64, recorded: F64) -> float:
-    """Average each recorded box's best overlap with a proposal."""
+    """Average each recorded box's best overlap with any proposal."""
     if not len(recorded):
         return float("nan")
     return float(ious(recorded, proposed).max(axis=1).mean()) if len(proposed) else 0.0
 
 
 def nss(heat: F64, cells: Sequence[tuple[int, int]]) -> float:
-    """Compute normalized scanpath saliency: mean z-score of a map at (row, column) of fixations."""
+    """Compute normalized scanpath saliency: a map's mean z-score at (row, column) fixations."""
     spread = float(heat.std())
     if not cells or spread == 0.0:
         return 0.0 if cells else float("nan")
@@ -108,10 +108,11 @@ def nss(heat: F64, cells: Sequence[tuple[int, int]]) -> float:
 
 
 def auc_judd(heat: F64, cells: Sequence[tuple[int, int]]) -> float:
-    """Compute the area under the curve of fixations found against map area above a threshold.
+    """Compute AUC-Judd: fixations found against map area above a threshold.
 
     Thresholds are the values at fixations; the area counts cells without a fixation. Cells
-    equal to a threshold count as above it. (Judd, Durand and Torralba, MIT technical report 2012.)
+    equal to a threshold count as above it. (Judd, Durand and Torralba, MIT technical report
+    2012.)
     """
     fixed = sorted({*cells})
     if not fixed or len(fixed) == heat.size:
@@ -135,7 +136,7 @@ def spell_scanpath(boxes: F64, size: tuple[float, float]) -> tuple[int, ...]:
 
 
 def scanpath_distance(first: Sequence[int], second: Sequence[int]) -> float:
-    """Compute the Levenshtein distance of two scanpaths, divided by the longer length."""
+    """Compute the Levenshtein distance between two scanpaths, divided by the longer length."""
     row = list(range(len(second) + 1))
     for i, letter in enumerate(first, 1):
         before, row[0] = row[0], i
@@ -145,7 +146,10 @@ def scanpath_distance(first: Sequence[int], second: Sequence[int]) -> float:
 
 
 def f1_of_bins(pairs: Sequence[tuple[float | None, float]]) -> float:
-    """Compute macro F1 of magnification bins over (proposed, or None if missed, recorded) pairs."""
+    """Compute macro F1 of magnification bins over (proposed or None, recorded) pairs.
+
+    The proposed bin is None if the recorded region was missed.
+    """
     bins = sorted({recorded for _, recorded in pairs})
     values = []
     for bin_ in bins:

@@ -1,4 +1,4 @@
-"""Training of a behavior model, and its scores on unseen patients."""
+"""Training of a behavior model, and its scores on held-out patients."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from sage_slide_reading.sessions.actions import boxes_of
 PURPOSE = 24
 MODEL, READER = "model", "another reader"
 HEAT_STRIDE = 4
-"""Thumbnail pixels per cell of the maps on which NSS and AUC are computed."""
+"""Thumbnail pixels per cell in the maps on which NSS and AUC are computed."""
 EXTRA = 3
-"""Proposals per expected region for computing average precision."""
+"""Number of proposals per expected region for computing average precision."""
 
 
 class TrainSettings(Strict):
-    """Training settings; the paper's network is larger, its rate 1e-4 and its batch size 32."""
+    """Training settings; the paper uses a larger network, learning rate 1e-4, and batch size 32."""
 
     thumbnail_px: int = Field(
         default=192, ge=64, le=2048, description="Longer side of the thumbnail, in pixels"
@@ -73,7 +73,7 @@ class TrainSettings(Strict):
 
 @dataclass(frozen=True)
 class Measured:
-    """Scores of a guide against a recorded session on a slide."""
+    """A guide's scores against a recorded session on a slide."""
 
     guide: str
     behavior: str
@@ -81,7 +81,7 @@ class Measured:
     patient: str
     values: dict[str, float]
     ranked: tuple[tuple[float, tuple[bool, ...]], ...]
-    """Score of each proposal, and whether it is correct at each threshold of mAP."""
+    """Score of each proposal, and whether it is correct at each mAP threshold."""
     regions: int
     bins: tuple[tuple[float | None, float], ...]
 
@@ -126,7 +126,7 @@ def bank_of(examples: Sequence[Example], bins: tuple[float, ...]) -> tuple[Behav
 
 
 def card_of(examples: Sequence[Example], settings: TrainSettings, source: str) -> BehaviorCard:
-    """Build the card of a model to be trained on these examples.
+    """Build the card for a model to be trained on these examples.
 
     Raises
     ------
@@ -181,8 +181,8 @@ def fit(
 ) -> tuple[Any, int]:
     """Train a network; return it in evaluation mode with its number of parameters.
 
-    Some images are replaced by mirrored and recolored copies. Of several sessions with a behavior
-    on a slide, each draw picks one at random.
+    Some images are replaced with mirrored and recolored copies. If a slide has several
+    sessions with a behavior, each draw picks a session at random.
     """
     import torch
 
@@ -231,7 +231,7 @@ def fit(
 def _draw_copy(
     example: Example, image: Any, card: BehaviorCard, rng: np.random.Generator
 ) -> tuple[Any, list[Any], bool]:
-    """Return a copy of an input (7, H, W), its goals by behavior, and whether it is mirrored."""
+    """Return a copy of an input (7, H, W), its targets by behavior, and whether it is mirrored."""
     import torch
 
     mirror = rng.uniform(size=2) < 0.5
@@ -260,7 +260,7 @@ def train(
     source: str,
     report: Callable[[str], None] = lambda _: None,
 ) -> Trained:
-    """Evaluate by patient-grouped folds, then train on everything; `source` is for the card.
+    """Evaluate with patient-grouped folds, then train on everything; `source` is for the card.
 
     Raises
     ------
@@ -325,8 +325,8 @@ RANDOM = "random"
 def measure(net: Any, card: BehaviorCard, examples: Sequence[Example], seed: int) -> list[Measured]:
     """Score the network and every baseline on slides unseen in training, session by session.
 
-    Baselines propose the behavior's usual number of boxes, of the usual size and bin, at the peaks
-    of their maps, highest first.
+    Each baseline proposes the behavior's usual number of boxes, with the usual size and bin,
+    at its map's peaks, highest first.
     """
     out: list[Measured] = []
     for number, example in enumerate(examples):
@@ -360,7 +360,7 @@ def measure(net: Any, card: BehaviorCard, examples: Sequence[Example], seed: int
 def _propose_peaks(
     heat: F64, example: Example, side: float, bin_: float, count: int
 ) -> list[Proposed]:
-    """Propose the highest points of a map as squares, `side` in slide heights."""
+    """Propose a map's highest points as squares, with `side` in slide heights."""
     scale, side = example.size[0] / heat.shape[1], side * heat.shape[0]
     boxes, values = baselines.peaks(heat, (side, side), count)
     return [
@@ -431,7 +431,7 @@ def _measure_guide(
 
 
 def value_of(rows: Sequence[Measured], metric: str) -> float:
-    """Compute a metric over sessions: mAP and F1 from the pooled rows, else the mean."""
+    """Compute a metric over sessions: mAP and F1 from the pooled rows, other metrics as means."""
     if metric == "mAP":
         total = sum(row.regions for row in rows)
         return float(
@@ -475,7 +475,7 @@ def table(measured: Sequence[Measured], seed: int, draws: int = 200) -> list[Sco
 def bootstrap(
     rows: Sequence[Measured], value: Callable[[list[Measured]], float], seed: int, draws: int
 ) -> F64:
-    """Compute a metric of rows on bootstrap samples of patients: (draws,) values."""
+    """Compute a metric on bootstrap samples of patients and return (draws,) values."""
     by_patient: dict[str, list[Measured]] = defaultdict(list)
     for row in rows:
         by_patient[row.patient].append(row)
@@ -487,6 +487,6 @@ def bootstrap(
 
 
 def describe_sessions(sessions: Path, examples: Sequence[Example]) -> str:
-    """Describe the training data in a sentence for the card."""
+    """Describe the training data in one sentence for the card."""
     count = sum(len(visits) for e in examples for visits in e.visits.values())
     return f"{count} recorded sessions of {sessions.name} on {len(examples)} slides"

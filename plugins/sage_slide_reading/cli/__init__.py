@@ -1,4 +1,4 @@
-"""Commands for slide reading: read, measure, record, draft, and train."""
+"""Slide reading commands: read, measure, record, draft, and train."""
 
 from __future__ import annotations
 

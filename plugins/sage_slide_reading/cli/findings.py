@@ -1,4 +1,4 @@
-"""`sage reading measure` and `sage reading maps`: turn a reading's findings into maps."""
+"""`sage reading measure` and `sage reading maps`: convert a reading's findings to maps."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def measure(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read every slide of a cohort, and measure what the reader's eyes found, as variables.
+    """Read every slide in a cohort, and measure the reader's findings as variables.
 
-    Run the same line again after an interruption: finished slides are not read again.
+    Repeat the command after an interruption: finished slides are not read again.
 
     Example:
 
-        sage reading measure my-cohort --slides slides --question "Where is the tumor?"
+        sage reading measure my-cohort --question "Where is the tumor?" --slides slides
     """
     from sage_slide_reading.reader.tools import check_questions
 
@@ -83,7 +83,7 @@ def import_reading(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Turn a reading into typed maps, which `sage slides measure --maps` counts.
+    """Convert a reading to typed maps, which `sage slides measure --maps` counts.
 
     Example: sage reading maps reading/reading.json --out maps
     """

@@ -1,4 +1,4 @@
-"""`sage reading read`: ask a question about a slide, and see how it was read."""
+"""`sage reading read`: ask a question about a slide, and see how the slide was read."""
 
 from __future__ import annotations
 
@@ -113,11 +113,11 @@ def read_slide(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a question about a slide by moving through it (PathAgent, Pathologist-o3).
+    """Answer a question about a slide by navigating it (PathAgent, Pathologist-o3).
 
-    The reader looks at low power, predicts, reflects, then looks closer or elsewhere; with --agent
-    o3, it looks at the regions that a learned behavior proposes. The folder contains the reading,
-    its steps, a trace, a conversation, and the regions and path as GeoJSON.
+    The reader looks at low power, predicts, reflects, then looks closer or elsewhere; with
+    --agent o3, it looks at the regions that a learned behavior proposes. The folder contains
+    the reading, its steps, a trace, a conversation, and the regions and path as GeoJSON.
 
     Example: sage reading read slide.svs "Where is the tumor?" --out reading --replace
 
@@ -235,7 +235,7 @@ def describe_reading(reading: Reading) -> list[str]:
 
 
 def _place(text: str) -> tuple[str, Box]:
-    """Parse a named area, as NAME=X,Y,W,H in level-0 pixels."""
+    """Parse a named area given as NAME=X,Y,W,H in level-0 pixels."""
     from sage.core.errors import InputError
     from sage_slide_reading.reader.types import parse_box
 
@@ -249,7 +249,7 @@ def _place(text: str) -> tuple[str, Box]:
 def make_eyes(
     name: EyesName, weights: Path | None, folder: Path, budget_usd: float | None, trace: Trace
 ) -> Eyes:
-    """Create the eyes with this name.
+    """Create the reader backend with this name.
 
     Parameters
     ----------

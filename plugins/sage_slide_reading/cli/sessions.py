@@ -1,4 +1,4 @@
-"""`sage reading`: recorded sessions, their actions, and drafts with their review."""
+"""`sage reading`: recorded sessions, their actions, and drafts with their reviews."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SessionFile = Annotated[Path, typer.Argument(metavar="SESSION", help="A *.sessio
 
 @app.callback()
 def group() -> None:
-    """List, draft, review and export recorded readings of slides."""
+    """List, draft, review and export recorded slide readings."""
 
 
 @app.command("sessions")
@@ -42,7 +42,7 @@ def list_sessions(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the sessions of a folder: reader, slide, events, actions, review.
+    """List the sessions in a folder: reader, slide, events, actions, and review.
 
     Example: sage reading sessions
     """
@@ -102,10 +102,10 @@ def actions(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the actions of a session: commands such as <10x-inspect>, each with its box.
+    """List a session's actions: commands such as <10x-inspect>, each with its box.
 
-    Follows the rules of Pathology-CoT: stays, pans and peeks; overviews removed, similar boxes
-    merged, boxes containing others removed, sizes normalized.
+    Follows the rules of Pathology-CoT for stays, pans and peeks: overviews are removed,
+    similar boxes merged, boxes that contain others removed, and sizes normalized.
 
     Example: sage reading actions reading.session.jsonl --set stay_s=1.5
     """
@@ -163,7 +163,7 @@ def import_log(
 ) -> None:
     """Import a session from OpenSeadragon, QuPath, ASAP or Aperio ImageScope.
 
-    Annotations without times count for 2 s each, in the order of the file, and are marked as such.
+    Annotations without times count for 2 s each, in file order, and are marked as such.
 
     Example: sage reading import log.json --slide slide.svs --reader r1 --out a.session.jsonl
     """
@@ -262,8 +262,8 @@ def review(
 ) -> None:
     """Show a review's progress, and its seconds, clicks and keys per round.
 
-    Decide on the sessions page of `sage serve`, which shows the pictures. --accept and --reject
-    decide here, by the number shown, without measuring time.
+    Decide on the sessions page of `sage serve`, which shows the images. Alternatively,
+    --accept and --reject record decisions here, by the number shown, without measuring time.
 
     Example: sage reading review drafted.drafts.json
     """
@@ -359,7 +359,7 @@ def _s(seconds: float | None) -> str:
 
 
 def _settings(sets: list[str] | None) -> ActionSettings:
-    """Build the thresholds from the defaults and the given settings."""
+    """Build the thresholds from the defaults and the user's settings."""
     from pydantic import ValidationError
 
     from sage.core.errors import InputError, explain_validation

@@ -35,15 +35,15 @@ def train_sessions(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Train a small detector of the regions that readers visit; one behavior per task.
+    """Train a small detector for the regions that readers visit, with one behavior per task.
 
-    It is first measured on held-out patients, next to tissue density, cellularity, the middle of
-    the slide and chance, then trained on all sessions. The folder contains the weights
+    It is first evaluated on held-out patients, next to tissue density, cellularity, the
+    slide's center and chance, then trained on all sessions. The folder contains the weights
     (safetensors) and the card.
 
-    240 sessions on 30 slides with five folds take five minutes to two hours of processor time,
-    depending on the machine; --folds 0 takes a fifth of that. An interrupted training cannot be
-    resumed.
+    240 sessions on 30 slides with five folds take five minutes to two hours of processor
+    time, depending on the machine; --folds 0 takes a fifth of that. Interrupted training
+    cannot be resumed.
 
     Example: sage reading train recordings --slides slides --folds 0 --out model
     """
@@ -117,10 +117,11 @@ def predict_regions(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict where a reader would look on a slide: boxes, scores, magnification bins.
+    """Predict where a reader would look on a slide: boxes, scores, and magnification bins.
 
-    The model that ships learned from scripted readers of simulated lymph nodes; it has a behavior
-    for each of four strategies. A proposed region is a place to look at, not a finding.
+    The bundled model learned from scripted readers of simulated lymph nodes; it has a
+    behavior for each of four strategies. A proposed region is a place to look at, not a
+    finding.
 
     Example: sage reading predict slide.svs --behavior "find metastatic tumor" --out r.geojson
     """
@@ -149,7 +150,7 @@ def predict_regions(
 
 
 def _patients(path: Path) -> dict[str, str]:
-    """Read patients by slide from a CSV."""
+    """Read the patient for each slide from a CSV."""
     import csv
 
     from sage.core.errors import InputError

@@ -5,4 +5,4 @@ via Large Language Model-based Agentic Reasoning".
 """
 
 TOOL_MODULES = ("tools",)
-"""Modules with tools for the registry."""
+"""Modules that define tools for the registry."""

@@ -1,7 +1,7 @@
-"""PathAgent's Algorithm 1 as moves of the turn loop, in which every step is a tool call.
+"""PathAgent's Algorithm 1 as moves in the turn loop, in which every step is a tool call.
 
-The tools keep the state, and the moves only decide what comes next, so their trace can be replayed
-without a slide, a model, or a person.
+The tools keep the state, and the moves only decide what comes next, so their trace can be
+replayed without a slide, a model, or a person.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Stage = Literal["selected", "described", "missing"]
 
 
 class Intervention(View):
-    """A person's changes at a step; any of the four."""
+    """A person's changes at a step, in any of four kinds."""
 
     region: Box | None = Field(
         default=None, description="Additional region to look at, in level-0 pixels"
@@ -57,7 +57,7 @@ class Intervention(View):
     )
 
     def describe(self) -> str:
-        """Text for the trace."""
+        """Describe the input as text for the trace."""
         said = []
         if (box := self.region) is not None:
             said.append(f"look at {box.x},{box.y},{box.width},{box.height}")
@@ -71,7 +71,7 @@ class Intervention(View):
 
 
 class Person(Protocol):
-    """Person who may intervene."""
+    """Interface for a person who may intervene."""
 
     def intervene(
         self, stage: Stage, round_: int, seen: Sequence[Described], selected: Sequence[Region]
@@ -81,7 +81,7 @@ class Person(Protocol):
 
 
 class Select(View):
-    """Arguments of `navigate`."""
+    """Arguments for `navigate`."""
 
     query: str
     among: Literal["unseen", "magnified"]
@@ -89,29 +89,29 @@ class Select(View):
 
 
 class Nothing(View):
-    """No arguments."""
+    """Empty arguments."""
 
 
 class Look(View):
-    """Arguments of `describe`."""
+    """Arguments for `describe`."""
 
     guided: int = Field(ge=0)
 
 
 class Ask(View):
-    """Arguments of `person`."""
+    """Arguments for `person`."""
 
     stage: Stage
 
 
 class Magnified(View):
-    """Arguments of `magnify`."""
+    """Arguments for `magnify`."""
 
     magnification: float | None
 
 
 class Given(View):
-    """Input of a reader; `guide` proposes regions to Pathologist-o3."""
+    """Input for a reader; `guide` proposes regions to Pathologist-o3."""
 
     slide: str
     question: Question
@@ -121,7 +121,7 @@ class Given(View):
 
 
 class ReaderSession:
-    """What every way of reading a slide keeps: its steps, and the prediction so far."""
+    """State common to all slide-reading agents: the steps, and the prediction so far."""
 
     def __init__(self, scope: Scope, eyes: Eyes, question: Question) -> None:
         self.scope, self.eyes, self.question = scope, eyes, question
@@ -129,7 +129,7 @@ class ReaderSession:
         self.prediction: Prediction | None = None
 
     def predict_from(self, seen: Sequence[Described], **known: Any) -> Prediction:
-        """Let the Executor answer from descriptions.
+        """Ask the Executor for an answer based on the descriptions.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class ReaderSession:
         )  # fmt: skip
 
     def check_prediction(self, found: Prediction) -> Prediction:
-        """Return the prediction with its answer as the option that it names."""
+        """Return the prediction, with its answer replaced by the option that it names."""
         known = self.described()
         unseen = [name for name in found.regions if name not in known]
         if unseen:
@@ -260,7 +260,7 @@ class Session(ReaderSession):
         }
 
     def describe(self, given: Look) -> list[dict[str, Any]]:
-        """Describe the selected patches, the first ones with the question in view."""
+        """Describe the selected patches, the first few with knowledge of the question."""
         self.current = {}
         for place, (region, _) in enumerate(self.selected):
             question = self.question if place < given.guided else None
@@ -286,7 +286,7 @@ class Session(ReaderSession):
         return self.state(list(self.current.values()), **self._known())
 
     def predict(self, merged: bool) -> dict[str, Any]:
-        """Answer from S_t or from all states; regions that were never seen are refused."""
+        """Answer from S_t or from all states; raises an error for regions that were never seen."""
         seen = list((self.merged if merged else self.current).values())
         self.prediction = self.predict_from(seen, **self._known())
         return self.prediction.model_dump(mode="json")
@@ -300,7 +300,7 @@ class Session(ReaderSession):
         return self.reflection.model_dump(mode="json")
 
     def missing(self, _: Nothing) -> dict[str, Any]:
-        """Ask what is missing, and whether zooming in would show it."""
+        """Ask which information is missing, and whether zooming in would reveal it."""
         self.gap = self.eyes.executor.missing(self.scope, self._current_state())
         return self._gap()
 
@@ -315,7 +315,7 @@ class Session(ReaderSession):
         }
 
     def at_once(self, _: Nothing) -> dict[str, Any]:
-        """Ask the Executor for the answer, its sufficiency, and missing information all at once."""
+        """Ask the Executor for answer, sufficiency, and missing information in one request."""
         said = self.eyes.executor.at_once(self.scope, self._current_state())
         self.reflection, self.gap = said.reflection, said.missing
         self.prediction = self.check_prediction(said.prediction)
@@ -332,7 +332,7 @@ class Session(ReaderSession):
         )
 
     def magnify(self, given: Magnified) -> dict[str, Any]:
-        """Divide the regions of X_t into finer patches at the magnification M_t."""
+        """Divide the regions in X_t into finer patches at the magnification M_t."""
         wanted = self.asked_magnification or given.magnification
         self.asked_magnification = None
         level = self.scope.zoom(wanted, self._current_magnification())
@@ -348,7 +348,7 @@ class Session(ReaderSession):
         return {"magnification": level, "patches": len(self.pool), "at_level": math.ceil(at_level)}
 
     def person_intervenes(self, given: Ask) -> list[str]:
-        """Ask the person to intervene, and apply their changes."""
+        """Ask the person to intervene, and apply the person's changes."""
         if self.person is None:
             return []
         done = []
@@ -378,7 +378,7 @@ class Session(ReaderSession):
         return done
 
     def has_request(self) -> bool:
-        """Return True if a person asked for a look that has not been taken yet."""
+        """Return True if a person requested a region that has not been viewed yet."""
         return bool(self.extra or self.asked_info or self.asked_magnification)
 
     def tools(self) -> tuple[Tool[Any], ...]:
@@ -396,7 +396,7 @@ class Session(ReaderSession):
         )
 
     def close_step(self, why: str) -> None:
-        """Record the round that ends here."""
+        """Record the round that ends here, with the reason why."""
         self.steps.append(
             Step(
                 round=self.round,
@@ -419,8 +419,9 @@ class Session(ReaderSession):
 def moves(session: Session) -> Generator[Use, Any, Reading]:
     """Yield the moves of Algorithm 1; a person's requests come first.
 
-    The parameters are T = 5 rounds, k1 = ceil(0.1 N), and kt = ceil(0.05 N). The same share of the
-    magnified patches is described: ceil(0.05 N) of those that the slide has at that magnification.
+    The parameters are T = 5 rounds, k1 = ceil(0.1 N), and kt = ceil(0.05 N). The same
+    fraction of the magnified patches is described: ceil(0.05 N) of the N patches that the
+    slide has at that magnification.
     """
     options, question = session.options, session.question
     count = len(session.scope.patches)
@@ -510,7 +511,7 @@ def read_slide(
         If there is no tissue, a place is outside the slide, or an intervention refers to
         something that does not exist.
     FaultError
-        If the model's replies remain unusable, or a bound is reached.
+        If the model's replies remain unusable, or a limit is reached.
     """
     wide, high = scope.slide.width, scope.slide.height
     for name, box in question.places.items():
@@ -522,7 +523,7 @@ def read_slide(
 
 
 def reading_problems(reading: Reading) -> list[str]:
-    """Check rules that apply to every reading, with any eyes."""
+    """Check rules that apply to every reading, with any backend."""
     known = reading.regions()
     found = [
         f"it is based on {name}, which was not seen"

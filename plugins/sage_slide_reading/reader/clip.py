@@ -1,4 +1,4 @@
-"""A CLIP-type Navigator with the user's weights, which compares patches with words."""
+"""A CLIP-type Navigator with the user's weights, which compares patches to text."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ BATCH = 16
 
 
 class ClipNavigator:
-    """Navigator by cosine similarity of patch and query embeddings.
+    """Navigator that ranks patches by cosine similarity between patch and query embeddings.
 
-    The weights are a folder of a CLIP-type model in the transformers layout (such as PLIP).
+    The weights are a folder with a CLIP-type model in the transformers layout (such as PLIP).
     """
 
     name = "clip"

@@ -1,7 +1,8 @@
-"""Eyes without a model, which describe patches by computed measurements.
+"""Reader backend without a model, which describes patches by computed measurements.
 
-At low power (5x), single nuclei are hardly resolved, so patches are ranked by an impression from
-dyes averaged over cells of 32 µm. At high power, nuclei are segmented and measured.
+At low power (5x), single nuclei are barely resolved, so patches are ranked by an
+impression from stain densities averaged over cells of 32 µm. At high power, nuclei are
+segmented and measured.
 """
 
 from __future__ import annotations
@@ -35,22 +36,25 @@ CELL_UM = 32.0
 NETWORK_MPP = 0.7
 """µm per pixel above which nuclei are too small for the network."""
 NUCLEI_FROM = 8.0
-"""Magnification from which nuclei are segmented; below it, there is only an impression."""
+"""Minimum magnification for segmenting nuclei; below it, there is only an impression."""
 TUMOR_PER_MM2 = 1800.0
-"""Large round nuclei per mm², averaged over about 50 µm, from which tissue is called tumor-like."""
+"""Minimum density per mm² of large round nuclei, over about 50 µm, for tumor-like tissue."""
 PACKED_PER_MM2 = 4000.0
-"""Large nuclei per mm², the median of a group, from which it is packed as germinal centers are and
-as carcinoma, with more cytoplasm between nuclei, seldom is. Chosen on painted nodes 600 to 611,
-where deposits had up to 3,600 and germinal centers from 4,500 on."""
+"""Minimum median density of large nuclei, per mm², for a group to be packed.
+
+Germinal centers are packed in this way; carcinoma, with more cytoplasm between nuclei,
+seldom is. Chosen on painted nodes 600 to 611, where deposits had up to 3,600 and germinal
+centers at least 4,500.
+"""
 MANTLE_UM, MANTLE_SIDES = 300.0, 8
-"""Maximum distance of a mantle from the middle of a group, and number of directions searched."""
+"""Maximum distance of a mantle from a group's center, and number of directions searched."""
 DEBRIS_PER_MM2 = 2200.0
-"""Small ragged nuclear fragments per mm² from which tissue is called necrotic."""
+"""Minimum density per mm² of small ragged nuclear fragments for tissue called necrotic."""
 LYMPHOID_PER_MM2 = 3000.0
 LARGE_UM2 = 45.0
 MITOSIS_AREA_UM2 = (14.0, 110.0)
 MITOSIS_DARKER = 1.7
-"""Ratio of a mitosis-like figure's darkness to the median darkness of nuclei seen."""
+"""Ratio of a mitosis-like figure's darkness to the median darkness of the nuclei seen."""
 STATEMENT = (
     "Computed eyes: rules over measurements of color and nuclei (found by the bundled small "
     "network, or else by thresholds); no language model, no vision model, no pathologist. They "
@@ -61,12 +65,12 @@ STATEMENT = (
 
 @dataclass(frozen=True)
 class Sign:
-    """How a concept shows in findings.
+    """Criteria by which findings show a concept.
 
-    `least` is the minimum value of the decisive finding for a region to support the concept, and
-    `area_um2` the minimum total area of such regions. `share` is the weight among classes that
-    cover the tissue; others are no such class. Signs `of_cells` are absent only where cells were
-    measured.
+    `least` is the minimum value of the decisive finding for a region to support the concept,
+    and `area_um2` the minimum total area of such regions. `share` is the weight among classes
+    that cover the tissue, and 0 for other concepts. Signs with `of_cells` are absent only
+    where cells were measured.
     """
 
     finding: FindingName
@@ -103,8 +107,8 @@ SIGNS: dict[Concept, Sign] = {
 class Sight:
     """Measurements on a slide, cached so that no region is measured twice.
 
-    `cells` and `tables` may be shared by readings of a slide, since they do not depend on the other
-    regions that were read.
+    `cells` and `tables` may be shared by readings of a slide, since they do not depend on the
+    other regions that were read.
     """
 
     def __init__(
@@ -128,7 +132,7 @@ class Sight:
         return self.cells[patch.id]
 
     def table_of(self, scope: Scope, region: Region) -> F64:
-        """Return the nuclei of a region at high power."""
+        """Return the nuclei in a region at high power."""
         key = (region.id, region.magnification)
         scope.count(region)
         if key not in self.tables:
@@ -145,7 +149,7 @@ _CELLS = ("nuclear", "covered", "eosin", "gap", "darkest", "edge", "tissue")
 
 
 class ComputedNavigator:
-    """Ranks patches by how much they resemble a question's concepts."""
+    """Navigator that ranks patches by how much they resemble a question's concepts."""
 
     name = "computed"
     screens = True
@@ -156,7 +160,7 @@ class ComputedNavigator:
     def relevance(
         self, scope: Scope, regions: Sequence[Region], question: Question, query: str
     ) -> list[float]:
-        """See `eyes.Navigator`; the score is the strongest of the question's concepts."""
+        """See `eyes.Navigator`; the score is that of the question's strongest concept."""
         wanted = concepts_of(query) or meaning(question).concepts or (Concept.CELLULARITY,)
         low = [region for region in regions if region.magnification < NUCLEI_FROM]
         if low:
@@ -193,7 +197,7 @@ def _weight(found: dict[FindingName, Finding], concept: Concept) -> float:
 
 
 def coarse_cells(scope: Scope, patch: Region) -> F64:
-    """Compute (cells, 7) of a patch at low power: `_CELLS`, averaged over cells of 32 µm."""
+    """Compute a low-power patch's (cells, 7) `_CELLS`, averaged over cells of 32 µm."""
     import cv2
 
     from mcp_servers.pathology.compute.nuclei import green_density, nuclear_density
@@ -246,9 +250,9 @@ def coarse_cells(scope: Scope, patch: Region) -> F64:
 
 
 def impressions(coarse: dict[str, F64]) -> dict[str, dict[Concept, float]]:
-    """Score the relevance of each patch to each concept, relative to the rest of the slide.
+    """Score each patch's relevance to each concept, relative to the rest of the slide.
 
-    Scores compare patches of one slide; they are neither shares nor probabilities.
+    Scores compare patches on one slide; they are neither fractions nor probabilities.
     """
     every = np.concatenate(list(coarse.values()))
     every = every[every[:, 6] > 0.5]
@@ -288,7 +292,7 @@ def impressions(coarse: dict[str, F64]) -> dict[str, dict[Concept, float]]:
 
 
 def _top(values: F64, share: float) -> float:
-    """Average the highest share of values."""
+    """Average the highest fraction of the values."""
     count = max(1, min(len(values), round(share * len(values))))
     return float(np.sort(values)[-count:].mean())
 
@@ -298,7 +302,7 @@ def _top(values: F64, share: float) -> float:
 
 @lru_cache(maxsize=2)
 def segmenter(fine: bool) -> Callable[[U8, float], Nuclei]:
-    """Return the bundled network, or thresholds if PyTorch is missing or pixels are not fine."""
+    """Return the bundled network, or thresholding without PyTorch or if pixels are coarse."""
     from mcp_servers.pathology.compute.nuclei import segment
     from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
 
@@ -327,7 +331,7 @@ def nuclei_table(scope: Scope, region: Region) -> F64:
 
 
 def nuclei_of(scope: Scope, region: Region, sight: Sight) -> F64:
-    """Return a region's nuclei, which from now on contribute to the slide's usual values."""
+    """Return a region's nuclei, which from then on contribute to the slide's usual values."""
     key = (region.id, region.magnification)
     if key not in sight.nuclei:
         sight.nuclei[key] = sight.table_of(scope, region)
@@ -336,7 +340,7 @@ def nuclei_of(scope: Scope, region: Region, sight: Sight) -> F64:
 
 
 def findings(scope: Scope, region: Region, sight: Sight) -> dict[FindingName, Finding]:
-    """Compute every quantity of a region at high power, by name.
+    """Compute every quantity for a region at high power, by name.
 
     Raises
     ------
@@ -420,7 +424,7 @@ def germinal_like(scope: Scope, region: Region, crowd: F64, tumor: BoolArray) ->
     ----------
     scope : the slide
     crowd : (down, across) large nuclei per mm² over the region
-    tumor : (down, across) which groups to judge
+    tumor : (down, across) mask of the groups to judge
 
     Returns
     -------
@@ -444,7 +448,8 @@ def germinal_like(scope: Scope, region: Region, crowd: F64, tumor: BoolArray) ->
 def has_mantle(scope: Scope, x: float, y: float) -> bool:
     """Return True if most rays from a point (level-0 pixels) reach a darker mantle.
 
-    The thresholds for darkness and for the share of the rim are those of the germinal center tool.
+    The thresholds for darkness and for the fraction of the rim are those of the germinal
+    center tool.
     """
     import cv2
 
@@ -469,7 +474,7 @@ def has_mantle(scope: Scope, x: float, y: float) -> bool:
 
 
 def mitosis_like(table: F64, usual: float) -> BoolArray:
-    """Find irregular figures far darker than the usual nucleus, but neither dust nor a clump."""
+    """Find irregular figures far darker than the usual nucleus, excluding dust and clumps."""
     area, dark = table[:, 2], table[:, 8]
     level = max(MITOSIS_DARKER * usual, 0.33)
     sized = (area >= MITOSIS_AREA_UM2[0]) & (area <= MITOSIS_AREA_UM2[1])
@@ -478,7 +483,7 @@ def mitosis_like(table: F64, usual: float) -> BoolArray:
 
 
 def _locate(table: F64, region: Region, shape: tuple[int, ...]) -> tuple[I64, I64]:
-    """Return the (n,) rows and columns of nuclei on a grid over the region, (down, across)."""
+    """Return the (n,) rows and columns of nuclei on a (down, across) grid over the region."""
     box, (down, across) = region.box, shape
     column = ((table[:, 0] - box.x) / box.width * across).astype(int)
     row = ((table[:, 1] - box.y) / box.height * down).astype(int)
@@ -486,14 +491,14 @@ def _locate(table: F64, region: Region, shape: tuple[int, ...]) -> tuple[I64, I6
 
 
 def _count_nuclei(table: F64, region: Region, shape: tuple[int, int]) -> tuple[F32, float]:
-    """Count nuclei on a grid over the region, (down, across); also return a cell's area in mm²."""
+    """Count nuclei on a (down, across) grid over the region; also return the cell area in mm²."""
     grid = np.zeros(shape, dtype=np.float32)
     np.add.at(grid, _locate(table, region, shape), 1.0)
     return grid, region.um[2] * region.um[3] / grid.size / 1e6
 
 
 def _density(table: F64, region: Region, shape: tuple[int, ...]) -> F64:
-    """Compute nuclei per mm² on a grid of 16 µm, smoothed over 50 µm; `shape` is (across, down)."""
+    """Compute nuclei per mm² on a 16 µm grid, smoothed over 50 µm; `shape` is (across, down)."""
     import cv2
 
     grid, cell_mm2 = _count_nuclei(table, region, (shape[1], shape[0]))
@@ -507,7 +512,7 @@ def _select_nuclei(table: F64, region: Region, mask: BoolArray) -> BoolArray:
 
 
 def _peak(table: F64, region: Region) -> float:
-    """Find the most nuclei per mm² in any 100 µm square (0.01 mm², the least aggregate area)."""
+    """Find the maximum nuclei per mm² in any 100 µm square (0.01 mm², the least aggregate area)."""
     import cv2
 
     across, down = (max(1, round(side / 25.0)) for side in region.um[2:])
@@ -517,7 +522,7 @@ def _peak(table: F64, region: Region) -> float:
 
 
 class ComputedPerceptor:
-    """Turns a region into typed findings, and the findings into a sentence."""
+    """Perceptor that converts a region to typed findings, and the findings to a sentence."""
 
     name = "computed"
 
@@ -525,7 +530,7 @@ class ComputedPerceptor:
         self.sight = sight
 
     def describe(self, scope: Scope, region: Region, question: Question | None) -> Described:
-        """Describe a region in numbers with units, the relevant ones first."""
+        """Describe a region in numbers with units, the most relevant first."""
         if not scope.mask_tissue(region.box, (8, 8)).any():
             text = "glass: no tissue here"
             return Described(region=region, text=text, guided=question is not None)

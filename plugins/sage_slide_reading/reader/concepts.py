@@ -1,4 +1,4 @@
-"""Interpretation of a question's words as concepts, and of words for positions as places."""
+"""Interpretation of a question's words as concepts, and of position words as places."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sage_slide_reading.reader.types import Question, plain
 
 
 class Concept(StrEnum):
-    """Concepts that the computed eyes can look for."""
+    """Concepts that the computed backend can look for."""
 
     TUMOR = "tumor"
     LYMPHOID = "lymphoid"
@@ -26,7 +26,7 @@ class Concept(StrEnum):
 
 
 class Asked(StrEnum):
-    """Kind of answer that a question asks for."""
+    """Type of answer that a question asks for."""
 
     WHERE = "where"
     PRESENT = "present"
@@ -47,8 +47,11 @@ WORDS: tuple[tuple[Concept, str], ...] = (
     (Concept.TUMOR, r"tumou?r|carcinoma|cancer|malignan|neoplas|epitheli|deposit|metasta"),
     (Concept.CELLULARITY, r"cellular|cell dens|nuclear dens|nuclei per"),
 )
-"""Words by concept; if several occur, the first row decides, so that "tumor at the margin" is a
-question about the margin."""
+"""Words by concept, in order of priority.
+
+If several concepts occur, the first row decides, so that "tumor at the margin" is a
+question about the margin.
+"""
 
 NEGATIVE = re.compile(r"^(?:no|none|absent|not present|negative|free|not involved|clear)\b")
 POSITIVE = re.compile(r"^(?:yes|present|positive|involved)\b")
@@ -56,7 +59,7 @@ POSITIVE = re.compile(r"^(?:yes|present|positive|involved)\b")
 
 @dataclass(frozen=True)
 class Meaning:
-    """Meaning of a question: concepts in order of weight, and the kind of answer."""
+    """Meaning of a question: concepts in order of weight, and the type of answer."""
 
     concepts: tuple[Concept, ...]
     asked: Asked
@@ -64,17 +67,17 @@ class Meaning:
 
 
 def concepts_of(text: str) -> tuple[Concept, ...]:
-    """Return the concepts that a text names, in the order of `WORDS`."""
+    """Return the concepts named in a text, in the order of `WORDS`."""
     low = text.lower()
     return tuple(dict.fromkeys(concept for concept, words in WORDS if re.search(words, low)))
 
 
 FIELD_UM = 450.0
-"""Side of a field if a question specifies none: 0.2 mm², about a high-power field."""
+"""Side of a field if the question gives no size: 0.2 mm², about a high-power field."""
 
 
 def meaning(question: Question) -> Meaning:
-    """Parse a question; its options count only if the question itself names nothing."""
+    """Parse a question; its options count only if the question itself names no concept."""
     text = question.text.lower()
     found = concepts_of(text)
     named = [concepts_of(option) for option in question.options]
@@ -114,7 +117,7 @@ NOT_SEEN = re.compile(
     r"|\b(?:prostate|prostatic|breast|lung|colon|colorectal|kidney|renal|liver|hepat\w+|bladder"
     r"|gastric|pancrea\w+|ovarian|thyroid) (?:cancer|carcinoma|tumou?r|neoplasm)"
 )
-"""Types, grades, receptors, genes, stages, and outcomes, which no finding shows."""
+"""Types, grades, receptors, genes, stages, and outcomes, which no finding can show."""
 MANY_FIELDS = re.compile(r"\b(?:[2-9]|\d{2,}) ?(?:hpfs?\b|high[- ]power)|(?:\bper |/) ?(?:mm|hpf)")
 
 
@@ -122,7 +125,7 @@ def out_of_reach(question: Question, asked: Meaning) -> str:
     """Return the reason why these rules cannot answer a question; empty if they can.
 
     A rule that answers yes when it finds something would get "Is there no tumor?" backward.
-    Options that name the state itself (present, absent) are right in either form.
+    Options that name the state itself (present, absent) are unambiguous in either form.
     """
     text = re.sub(r"\bor (?:not|none|free|absent|clear|uninvolved)\b", "", question.text.lower())
     if found := NOT_SEEN.search(text):
@@ -148,11 +151,11 @@ def out_of_reach(question: Question, asked: Meaning) -> str:
 
 
 Place = tuple[int, int] | str
-"""Horizontal and vertical: -1 left or upper, 0 between, 1 right or lower; or a named area."""
+"""Horizontal and vertical position (-1 left or upper, 0 middle, 1 right or lower), or area."""
 
 
 def place_of(text: str, question: Question) -> Place | None:
-    """Return the place that an option names: an area of the question, or "upper left"."""
+    """Return the place that an option names: an area in the question or a direction."""
     said = plain(text)
     for name in question.places:
         if said == plain(name) or said.endswith(" " + plain(name)):
@@ -168,11 +171,11 @@ def place_of(text: str, question: Question) -> Place | None:
 
 
 CENTRAL = 0.36
-"""Share of the half width and height from the middle within which a point is central."""
+"""Fraction of the half width and half height within which a point is central."""
 
 
 def option_at(question: Question, u: float, v: float, x: float, y: float) -> str | None:
-    """Return the option whose place contains a point; areas first, then the nearest direction.
+    """Return the option whose place contains a point: areas first, then the nearest direction.
 
     Parameters
     ----------
@@ -201,7 +204,7 @@ def option_at(question: Question, u: float, v: float, x: float, y: float) -> str
 
 
 def words_at(u: float, v: float) -> str:
-    """Describe a point's position."""
+    """Describe a point's position in words."""
     if max(abs(u), abs(v)) < CENTRAL:
         return "center"
     down = "upper" if v < -0.15 else "lower" if v > 0.15 else ""
@@ -210,7 +213,7 @@ def words_at(u: float, v: float) -> str:
 
 
 def numbers_of(option: str) -> tuple[float, float] | None:
-    """Parse the range that an option names ("5 to 9", "10 or more", "0"); None if there is none."""
+    """Parse the range in an option ("5 to 9", "10 or more", "0"); None if there is no range."""
     said = option.lower().replace("–", "-")
     if found := re.search(r"(\d+(?:\.\d+)?)\s*(?:-|to|and)\s*(\d+(?:\.\d+)?)", said):
         return float(found[1]), float(found[2])

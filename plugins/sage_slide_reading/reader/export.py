@@ -34,7 +34,7 @@ HOLDER = re.compile(r"(.*) \(process (\d+)\)", re.DOTALL)
 def navigating(folder: Path, who: str) -> Iterator[None]:
     """Lock a view so that nobody else moves it until the block or this process ends.
 
-    The lock is removed when the block ends, as are the folders created for it if an error leaves
+    The lock is removed when the block ends, as are folders created for it if an error leaves
     them empty.
 
     Raises
@@ -60,7 +60,7 @@ def navigating(folder: Path, who: str) -> Iterator[None]:
 
 
 def _lock_folder(folder: Path) -> TextIO:
-    """Open a folder's lock file, creating it if needed, which is held until it is closed."""
+    """Open a folder's lock file, creating it if needed; closing it releases the lock."""
     path = folder / LOCK
     held = ""
     for _ in range(TRIES):
@@ -88,7 +88,7 @@ def _lock_folder(folder: Path) -> TextIO:
 
 
 def holder(folder: Path) -> tuple[str, int] | None:
-    """Return name and process of the reader that has locked a folder; None if it is free."""
+    """Return the name and process of the reader that locked a folder; None if it is not locked."""
     try:
         with (folder / LOCK).open("rb") as lock:
             try:
@@ -110,7 +110,7 @@ def geojson_name(slide: str) -> str:
 
 
 def write_reading(reading: Reading, folder: Path) -> dict[str, str]:
-    """Write all forms of a reading, and return their names by kind."""
+    """Write a reading in all formats, and return the file names by kind."""
     names = {
         "reading": "reading.json",
         "steps": "steps.jsonl",
@@ -128,9 +128,9 @@ def write_reading(reading: Reading, folder: Path) -> dict[str, str]:
 
 
 def features(reading: Reading) -> Iterator[dict[str, Any]]:
-    """Build the regions in viewing order, and the path from each to the next.
+    """Build GeoJSON features for the regions in viewing order, and the path between them.
 
-    The path is drawn as thin areas, which both QuPath and the slides page show.
+    The path is drawn as thin areas, which both QuPath and the slides page can show.
     """
     first = reading.options.magnification
     width = max(2.0, 0.0015 * max(reading.size))

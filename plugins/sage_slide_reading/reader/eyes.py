@@ -1,4 +1,4 @@
-"""The three roles in a reading (Navigator, Perceptor, and Executor), and who fills them."""
+"""The three roles in a reading (Navigator, Perceptor, and Executor), and their backends."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from sage_slide_reading.reader.types import (
 
 
 class Navigator(Protocol):
-    """Scores patches by their relevance to a question or to what is missing.
+    """Role that scores patches by relevance to a question or to missing information.
 
-    `screens` means that absence may be concluded from what it ranks highest.
+    `screens` means that absence may be concluded from the patches that it ranks highest.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Navigator(Protocol):
     def relevance(
         self, scope: Scope, regions: Sequence[Region], question: Question, query: str
     ) -> list[float]:
-        """Score regions of one magnification; the highest is visited first.
+        """Score regions at one magnification; the highest-scoring region is visited first.
 
         `query` is the question's text, or the missing information.
         """
@@ -45,15 +45,15 @@ class Navigator(Protocol):
 
 
 class Perceptor(Protocol):
-    """Describes a patch."""
+    """Role that describes a patch."""
 
     def describe(self, scope: Scope, region: Region, question: Question | None) -> Described:
-        """Describe a region; with a question, describe what is relevant to it."""
+        """Describe a region, or only its relevant aspects if a question is given."""
         ...
 
 
 class Executor(Protocol):
-    """Predicts, reflects, and names missing information."""
+    """Role that predicts, reflects, and names missing information."""
 
     def predict(self, scope: Scope, state: State) -> Prediction:
         """Answer from the descriptions, or decline to answer."""
@@ -64,20 +64,20 @@ class Executor(Protocol):
         ...
 
     def missing(self, scope: Scope, state: State) -> MissingInfo:
-        """Name the missing information, and whether zooming in would show it."""
+        """Name the missing information, and judge whether zooming in would reveal it."""
         ...
 
     def at_once(self, scope: Scope, state: State) -> AtOnce:
-        """Do all three at once."""
+        """Predict, reflect, and name missing information in a single call."""
         ...
 
 
 @dataclass(frozen=True)
 class Eyes:
-    """Navigator, Perceptor, and Executor, with a sentence or two about them.
+    """Reader backend: Navigator, Perceptor, and Executor, with a short description.
 
-    A `reasoner` sees a proposed region as one picture; measurements need patches of the finest
-    size instead.
+    A `reasoner` sees a proposed region as a single image; measurements instead need patches
+    of the finest size.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Eyes:
 
 
 def computed_eyes(sight: computed.Sight | None = None) -> Eyes:
-    """Return the built-in default: measurements and rules for a slide."""
+    """Build the default backend, which uses measurements and rules, for a slide."""
     sight = sight or computed.Sight()
     return Eyes(
         name="computed",
@@ -101,7 +101,10 @@ def computed_eyes(sight: computed.Sight | None = None) -> Eyes:
 
 
 def clip_eyes(weights: Path) -> Eyes:
-    """Build eyes in which a CLIP-type model navigates, measurements describe, and rules decide."""
+    """Build a backend with a CLIP-type model to navigate, measurements to describe, and rules.
+
+    The rules decide the answer.
+    """
     from sage_slide_reading.reader.clip import ClipNavigator
 
     return Eyes(
@@ -114,9 +117,10 @@ def clip_eyes(weights: Path) -> Eyes:
 
 
 def model_eyes(reasoner: ChatReasoner, weights: Path | None = None) -> Eyes:
-    """Build eyes in which a vision-language model describes and a language model decides.
+    """Build a backend with a vision-language model for descriptions and a language model to decide.
 
-    Patches are ranked by a CLIP-type model if weights are given, and by measurements otherwise.
+    Patches are ranked by a CLIP-type model if weights are given, and by measurements
+    otherwise.
 
     Raises
     ------
@@ -140,7 +144,7 @@ def model_eyes(reasoner: ChatReasoner, weights: Path | None = None) -> Eyes:
 
 
 def require_vision(reasoner: ChatReasoner) -> None:
-    """Check that the settings state that the model has vision.
+    """Check that the settings declare the model as having vision.
 
     Raises
     ------

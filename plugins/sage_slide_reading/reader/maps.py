@@ -1,4 +1,4 @@
-"""Maps of a reading's findings, from which measurements count what its regions show."""
+"""Maps of a reading's findings, from which measurements count the concepts shown."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from sage_slide_reading.reader.rules import showing
 from sage_slide_reading.reader.types import Described, FindingName, Question, Reading
 
 AREAS = sorted(set(Concept) - {Concept.MARGIN, Concept.CELLULARITY})
-"""Concepts that regions show or do not show."""
+"""Concepts that a region either shows or does not show."""
 LEAST_NUCLEI = 10
-"""Minimum number of nuclei in a region for their usual area and spread to be known."""
+"""Minimum number of nuclei in a region for estimating their usual area and spread."""
 
 
 def maps_of(reading: Reading, *, patient: str | None = None) -> SlideMaps:
     """Build objects `read_tumor`, `read_tls` ... from inspected regions that support a finding.
 
-    Neighboring regions with the same finding form one object; `read_mitosis` are points. A kind for
-    which no region was measured is omitted. The counts depend on the question, which determines
-    where the reader looked, so ask the same question about every slide of a cohort.
+    Neighboring regions with the same finding form one object; `read_mitosis` objects are
+    points. A kind for which no region was measured is omitted. The counts depend on the
+    question, which determines where the reader looked, so ask the same question about every
+    slide in a cohort.
     """
     fine = _fine(reading)
     shapes = {
@@ -46,12 +47,12 @@ def maps_of(reading: Reading, *, patient: str | None = None) -> SlideMaps:
 
 
 def concept_of(question: Question) -> Concept:
-    """Return the concept of a question that is asked about every slide of a cohort.
+    """Return the concept in a question that is asked about every slide in a cohort.
 
     Raises
     ------
     InputError
-        If these eyes cannot answer it on any slide.
+        If this backend cannot answer the question on any slide.
     """
     asked = meaning(question)
     if why := out_of_reach(question, asked):
@@ -67,8 +68,8 @@ def concept_of(question: Question) -> Concept:
 def findings_of(readings: Sequence[Reading], window: Any) -> SlideMaps:
     """Convert readings of a slide, each about a different concept, to typed maps.
 
-    The regions that the reading about tumor inspected are "cells" of the type `inspected_tumor`,
-    with findings as columns with units; tumor in them becomes objects `read_tumor`. If a reading
+    The regions inspected in the tumor reading are "cells" of the type `inspected_tumor`, with
+    findings as columns with units; tumor in them becomes `read_tumor` objects. If a reading
     abstains, it has neither, and `withheld` gives the reason why its findings are missing.
 
     `window` is a shapely multipolygon of the tissue, in µm.
@@ -121,11 +122,11 @@ COLUMN_UNITS: dict[str, str] = {
     "nuclear_area": "µm²",
     "edge_distance": "µm",
 }
-"""Units of findings as columns; columns not listed are pure numbers."""
+"""Units of findings stored as columns; columns not listed are pure numbers."""
 
 
 def _measured_value(seen: Described, name: FindingName) -> float:
-    """Return a finding, or NaN if it is absent or based on too few nuclei."""
+    """Return a finding's value, or NaN if it is absent or based on too few nuclei."""
     value = seen.value(name)
     if value is None or (name == "edge_distance" and value < 0):
         return float("nan")
@@ -154,7 +155,7 @@ def _shapes(fine: list[Described], concept: Concept, mpp: float) -> list[object]
 
 
 def _objects(shapes: dict[str, list[object]]) -> ObjectMap:
-    """Pool shapes by kind, in µm."""
+    """Pool shapes by kind, in µm, into objects."""
     held = np.array([None, *(shape for own in shapes.values() for shape in own)], dtype=object)
     codes = np.repeat(np.arange(len(shapes)), [len(own) for own in shapes.values()])
     return ObjectMap(held[1:], tuple(shapes), codes.astype(np.int64))
@@ -166,7 +167,7 @@ def _bounds(seen: Described) -> tuple[float, float, float, float]:
 
 
 def _mitoses(fine: list[Described], mpp: float) -> list[tuple[float, float]]:
-    """Return mitotic figures in µm, counting those in two regions once."""
+    """Return mitotic figures in µm, counting figures in two regions only once."""
     points = {
         (round(x * mpp, 1), round(y * mpp, 1))
         for seen in fine

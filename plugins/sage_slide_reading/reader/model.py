@@ -1,7 +1,8 @@
-"""Eyes with a model: a vision-language Perceptor and an Executor that use the chat client.
+"""Model-based reader backend: a vision-language Perceptor and an Executor using the chat client.
 
-Replies are validated. They are returned with the reason if a region was never seen, a place is not
-on the slide, or an answer is not one of the options; if they remain unusable, the reading ends.
+Replies are validated. A reply is sent back with the reason if a region was never seen, a
+place is not on the slide, or an answer is not one of the options; if replies remain
+unusable, the reading ends.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from sage_slide_reading.reader.types import (
 )
 
 IMAGE_PX = 1024
-"""Longest side of an image that is sent; larger fields are shrunk, smaller ones are unchanged."""
+"""Maximum longest side of an image that is sent; larger fields are shrunk, others unchanged."""
 STATEMENT = (
     "A vision-language model described fields, and a language model answered from its words alone;"
     " neither is a pathologist. Not for diagnosis."
@@ -39,27 +40,27 @@ STATEMENT = (
 
 
 class Picture(View):
-    """Input of the Perceptor about a picture; without a question, `question` is empty."""
+    """Input for the Perceptor about an image; `question` is empty if there is none."""
 
     region: Region
     question: str
 
 
 class Perceived(View):
-    """The Perceptor's reply."""
+    """The Perceptor's reply about an image."""
 
     description: Annotated[str, Field(min_length=20, max_length=2000)]
 
 
 class Judged(View):
-    """Input of a reflection."""
+    """Input for a reflection."""
 
     state: State
     prediction: Prediction
 
 
 def refuse_without_model(given: View, resources: Resources) -> NoReturn:
-    """Refuse: no rule sees a picture.
+    """Raise an error, because no rule can interpret an image.
 
     Raises
     ------
@@ -83,7 +84,7 @@ def answer_problems(given: State, output: Prediction) -> list[str]:
 
 
 def gap_problems(given: State, output: MissingInfo) -> list[str]:
-    """List places off the slide, and magnifications that the slide does not have."""
+    """List places outside the slide, and magnifications that the slide does not have."""
     found = []
     for item in output.items:
         if item.location is not None and not (
@@ -98,7 +99,7 @@ def gap_problems(given: State, output: MissingInfo) -> list[str]:
 
 
 def at_once_problems(given: State, output: AtOnce) -> list[str]:
-    """List the problems of the prediction and of the missing information."""
+    """List problems in the prediction and in the missing information."""
     return answer_problems(given, output.prediction) + gap_problems(given, output.missing)
 
 
@@ -125,13 +126,13 @@ AT_ONCE = Agent(
 
 
 class ModelPerceptor:
-    """Shows each field to a model with vision."""
+    """Perceptor that shows each field to a model with vision."""
 
     def __init__(self, reasoner: Reasoner) -> None:
         self.reasoner = reasoner
 
     def describe(self, scope: Scope, region: Region, question: Question | None) -> Described:
-        """Return the model's description."""
+        """Return the model's description of a region."""
         png = field_png(scope, region)
         agent = replace(PERCEPTOR, images=lambda _: (png,))
         given = Picture(region=region, question=question.text if question else "")
@@ -156,26 +157,26 @@ def encode_png(image: U8) -> str:
 
 
 class ModelExecutor:
-    """Lets a language model predict, reflect, and name missing information.
+    """Executor in which a language model predicts, reflects, and names missing information.
 
-    Without an answer, the evidence is never sufficient, whatever the model says.
+    Without an answer, the evidence is never sufficient, regardless of the model's reply.
     """
 
     def __init__(self, reasoner: Reasoner) -> None:
         self.reasoner = reasoner
 
     def predict(self, scope: Scope, state: State) -> Prediction:
-        """Return the model's answer."""
+        """Return the model's answer based on the descriptions so far."""
         return self.reasoner.ask(PREDICT, state).output
 
     def reflect(self, scope: Scope, state: State, prediction: Prediction) -> Reflection:
-        """Ask the model whether the descriptions suffice."""
+        """Ask the model whether the descriptions are sufficient."""
         if prediction.answer is None:
             return NO_ANSWER
         return self.reasoner.ask(REFLECT, Judged(state=state, prediction=prediction)).output
 
     def missing(self, scope: Scope, state: State) -> MissingInfo:
-        """Ask the model what is missing."""
+        """Ask the model which information is missing."""
         return self.reasoner.ask(MISSING, state).output
 
     def at_once(self, scope: Scope, state: State) -> AtOnce:

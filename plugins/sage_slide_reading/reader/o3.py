@@ -1,10 +1,11 @@
-"""Pathologist-o3 as moves of the turn loop.
+"""Pathologist-o3 as moves in the turn loop.
 
-The steps are an impression of the thumbnail, a behavior chosen for the task, regions where readers
-of that behavior would look, reasoning on each, and a summary.
+The steps are an impression of the thumbnail, a behavior chosen for the task, regions
+where readers with that behavior would look, reasoning about each, and a summary.
 
-Source: "Pathology-CoT: Learning Visual Chain-of-Thought Agent from Expert Whole Slide Image
-Diagnosis Behavior", 4.5: unlike its training data, the agent need not explain why a region is seen.
+Source: "Pathology-CoT: Learning Visual Chain-of-Thought Agent from Expert Whole Slide
+Image Diagnosis Behavior", 4.5. Unlike in its training data, the agent need not explain
+why it views a region.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Guide(Protocol):
 
     @property
     def behaviors(self) -> tuple[str, ...]:
-        """Tasks for which the guide has behaviors."""
+        """Tasks for which the guide has a behavior."""
         ...
 
     def predict(self, slide: Slide, task: str, most: int | None) -> list[Proposed]:
@@ -67,14 +68,14 @@ class Guide(Protocol):
 
 
 class Routed(View):
-    """Behavior of the bank that suits the task, with the reason."""
+    """A behavior in the bank that suits the task, with the reason."""
 
     behavior: str = Field(max_length=500)
     why: str = Field(max_length=500)
 
 
 class Routing(View):
-    """Input of the router, a language model."""
+    """Input for the router, a language model."""
 
     question: str
     impression: str
@@ -82,7 +83,7 @@ class Routing(View):
 
 
 def routed_problems(given: Routing, output: Routed) -> list[str]:
-    """List the problem if the bank does not have the chosen behavior."""
+    """List a problem if the chosen behavior is not in the bank."""
     if output.behavior in given.behaviors:
         return []
     return ["behavior: not one of those listed; repeat one word for word"]
@@ -95,19 +96,19 @@ ROUTER = Agent(
 
 
 class Number(View):
-    """Arguments of `look`."""
+    """Arguments for `look`."""
 
     number: int = Field(ge=1)
 
 
 class Propose(View):
-    """Arguments of `propose`."""
+    """Arguments for `propose`."""
 
     behavior: str
 
 
 class O3Session(ReaderSession):
-    """State of a reading, and the tools that change it."""
+    """State of a Pathologist-o3 reading, and the tools that change it."""
 
     def __init__(
         self, scope: Scope, eyes: Eyes, guide: Guide, question: Question, options: O3Options
@@ -124,7 +125,7 @@ class O3Session(ReaderSession):
         return {seen.region.id for seen in self.seen}
 
     def impression(self, _: Nothing) -> dict[str, Any]:
-        """Look at the thumbnail."""
+        """View the thumbnail and describe the impression."""
         slide = self.scope.slide
         whole = Box(x=0, y=0, width=slide.width, height=slide.height)
         region = self.scope.region(whole, self.scope.options.magnification, "thumbnail")
@@ -166,7 +167,7 @@ class O3Session(ReaderSession):
         return [{"id": name, **visit.model_dump(mode="json")} for name, visit in found]
 
     def look(self, given: Number) -> dict[str, Any]:
-        """Describe one region at a higher power, and reason on it."""
+        """Describe one region at higher power, and reason about it."""
         name, visit = self.visits[given.number - 1]
         power = min(self.options.magnification or self.scope.native, self.scope.native)
         region = self.scope.region(self._clip(visit), power, name)
@@ -203,9 +204,9 @@ class O3Session(ReaderSession):
         return Box(x=left, y=top, width=max(1, right - left), height=max(1, bottom - top))
 
     def summarize(self, _: Nothing) -> dict[str, Any]:
-        """Answer from everything that was seen.
+        """Answer from all descriptions so far.
 
-        Only the summary may claim absence, since the guide ranked the slide.
+        Only the summary may conclude absence, since the guide ranked the slide.
         """
         self.prediction = Prediction(answer=None, thinking_steps=NOWHERE)
         if self.seen:
@@ -264,7 +265,7 @@ def moves(session: O3Session) -> Generator[Use, Any, Reading]:
 
 
 def o3_scope(slide: Slide) -> Scope:
-    """Open the microscope for this agent, with the thumbnail's as its first magnification."""
+    """Open a scope for Pathologist-o3, whose first magnification is the thumbnail's."""
     shrink = max(1.0, max(slide.width, slide.height) / THUMBNAIL_PX)
     power = min(40.0, ONE_UM / (slide.need_mpp() * shrink))
     return Scope(slide, Options(magnification=power, patch_px=128))
@@ -286,7 +287,7 @@ def read_guided(
     InputError
         If the guide does not have the requested behavior.
     FaultError
-        If the model's replies remain unusable, or a bound is reached.
+        If the model's replies remain unusable, or a limit is reached.
     """
     if options.behavior is not None and options.behavior not in guide.behaviors:
         raise InputError(

@@ -32,7 +32,7 @@ class Visit(View):
 
 
 class Path(View):
-    """The path of a reading over its slide, as far as its trace covers it."""
+    """A reading's path over its slide, to the extent covered by its trace."""
 
     visits: tuple[Visit, ...]
     before: tuple[Words, ...] = Field(description="Text before the first look")
@@ -41,12 +41,12 @@ class Path(View):
 
 
 def path_of(lines: Iterable[TraceLine]) -> Path:
-    """Extract the path in a trace, or the last one if there are several readings.
+    """Extract the path from a trace, or the last path if there are several readings.
 
     Raises
     ------
     InputError
-        If the trace is not of a reading, or its entries are inconsistent.
+        If the trace is not from a reading, or its entries are inconsistent.
     """
     own = [line for line in lines if line.agent == AGENT]
     if not own:
@@ -103,7 +103,7 @@ def path_of(lines: Iterable[TraceLine]) -> Path:
 
 
 def _words(tool: str, result: Any) -> list[str]:
-    """Describe the result of a move of Algorithm 1."""
+    """Describe the result of an Algorithm 1 move in lines of text."""
     if tool in ("predict", "synthesize"):
         before = "answer from everything that was seen" if tool == "synthesize" else "answer so far"
         answer = "none" if result["answer"] is None else result["answer"]

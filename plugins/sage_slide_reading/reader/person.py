@@ -40,8 +40,8 @@ def check(change: Intervention, scope: Scope, known: set[str]) -> None:
     Raises
     ------
     InputError
-        If its region is outside the slide, it describes an unseen region, or the slide has no
-        such magnification.
+        If its region is outside the slide, it describes a region that was not seen, or the
+        slide has no such magnification.
     """
     if change.magnification is not None and change.magnification > 1.05 * scope.native:
         raise InputError(f"the maximum magnification of this slide is {scope.native:.3g}x")
@@ -53,7 +53,7 @@ def check(change: Intervention, scope: Scope, known: set[str]) -> None:
 
 
 class TerminalPerson:
-    """Asks on the terminal, repeatedly if the input cannot be applied.
+    """Person at the terminal, who is asked again if the input cannot be applied.
 
     `read` returns the next typed line, or raises EOFError at the end.
     """
@@ -92,7 +92,7 @@ class TerminalPerson:
                 self.report(f"   {error}")
 
     def parse_line(self, line: str) -> Intervention:
-        """Parse a line as an intervention.
+        """Parse a typed line as an intervention.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class TerminalPerson:
 
 
 class Said(View):
-    """Line of `said.jsonl`: a change, or a request to pause at every step or to continue."""
+    """A line in `said.jsonl`: a change, or a request to pause at every step or to continue."""
 
     at: str = Field(max_length=40)
     by: Name = Field(default="", max_length=80)
@@ -130,7 +130,7 @@ class Said(View):
 
 
 class Now(View):
-    """`now.json`: the reader's current activity."""
+    """Content of `now.json`, the reader's current activity."""
 
     stage: Stage | None = None
     round: int = 0
@@ -144,7 +144,7 @@ class Now(View):
 
 
 class FolderPerson:
-    """A remote person who reads from and writes to the reading's folder.
+    """A remote person who communicates through files in the reading's folder.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class FolderPerson:
     def intervene(
         self, stage: Stage, round_: int, seen: Sequence[Described], selected: Sequence[Region]
     ) -> list[Intervention]:
-        """See `sage_slide_reading.reader.algorithm.Person`: changes since the last step.
+        """See `sage_slide_reading.reader.algorithm.Person`; returns changes since the last step.
 
         If the reader stops at every step, it waits for permission to continue.
         """
@@ -201,7 +201,7 @@ class FolderPerson:
         write_text(self.folder / NOW, self.now.model_dump_json() + "\n")
 
     def _hear(self) -> tuple[list[Intervention], bool]:
-        """Return valid changes and whether to continue; `now.json` lists refused changes."""
+        """Return valid changes and whether to continue; `now.json` lists rejected changes."""
         changes: list[Intervention] = []
         refused: list[str] = []
         go, pause = False, self.now.pause
@@ -230,7 +230,7 @@ class FolderPerson:
 
 
 def _lines(path: Path) -> list[str]:
-    """Read the complete lines of a file within the size limit; none if it is missing."""
+    """Read the complete lines in a file, up to the size limit; none if the file is missing."""
     try:
         with path.open("rb") as file:
             text = file.read(MOST_SAID).decode("utf-8", "replace")
@@ -240,5 +240,5 @@ def _lines(path: Path) -> list[str]:
 
 
 def say(folder: Path, said: Said) -> None:
-    """Leave a message for the reader of a folder."""
+    """Leave a message in a folder for its reader."""
     append_line(folder / SAID, json.dumps(said.model_dump(mode="json", exclude_none=True)))

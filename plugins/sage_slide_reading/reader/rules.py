@@ -1,4 +1,4 @@
-"""The Executor without a model: rules over typed findings, which abstain if none applies."""
+"""Executor without a model, using rules over typed findings that abstain if none applies."""
 
 from __future__ import annotations
 
@@ -48,15 +48,17 @@ from sage_slide_reading.reader.types import (
 )
 
 LEAST_CELLULARITY = 600.0
-"""If the median region has fewer nuclei per mm², the regions show folds, keratin, or glass, and
-absence of cells cannot be concluded."""
+"""Minimum nuclei per mm² in the median region for concluding that cells are absent.
+
+Below it, the regions show folds, keratin, or glass.
+"""
 AT_MARGIN_UM = 60.0
 INSPECT = 20.0
-"""Magnification at which findings are taken."""
+"""Magnification at which findings are measured."""
 
 
 def speaks_for(seen: Described, concept: Concept) -> bool:
-    """Return True if a region shows a concept; a person's words outrank measurements."""
+    """Return True if a region shows a concept; a person's text outranks measurements."""
     if seen.edited:
         return concept in concepts_of(seen.text) and not _is_denied(seen.text, concept)
     found = seen.value(SIGNS[concept].finding)
@@ -90,7 +92,7 @@ def _is_denied(text: str, concept: Concept) -> bool:
 
 @dataclass(frozen=True)
 class _Case:
-    """A question that findings can answer, and the regions inspected for it."""
+    """A question that findings can answer, with the regions inspected for it."""
 
     scope: Scope
     question: Question
@@ -115,7 +117,7 @@ class _Case:
         return option_at(self.question, u, v, x, y) if self.question.options else words_at(u, v)
 
     def in_range(self, count: float) -> str | None:
-        """Return the option whose range holds a count."""
+        """Return the option whose range includes a count."""
         for option in self.question.options:
             span = numbers_of(option)
             if span is not None and span[0] <= count <= span[1]:
@@ -124,7 +126,7 @@ class _Case:
 
 
 class RulesExecutor:
-    """Answers from findings alone, reading no text except a person's."""
+    """Executor that answers only from findings and reads no text except a person's."""
 
     def predict(self, scope: Scope, state: State) -> Prediction:
         """Return the answer that the findings support, or no answer with the reason."""
@@ -190,7 +192,7 @@ class RulesExecutor:
         )
 
     def at_once(self, scope: Scope, state: State) -> AtOnce:
-        """Predict, reflect, and name what is missing; rules lose nothing by answering at once."""
+        """Predict, reflect, and name missing information; rules lose nothing in a single call."""
         prediction = self.predict(scope, state)
         return AtOnce(
             prediction=prediction,
@@ -210,7 +212,7 @@ def _answer(answer: str | None, why: str, seen: Sequence[Described]) -> Predicti
 
 
 def _by_impression(case: _Case, state: State) -> Prediction:
-    """Guess a place from the patch that ranks highest at low power, or decline."""
+    """Guess a place from the patch ranked highest at low power, or decline to answer."""
     if case.asked.asked is not Asked.WHERE or not state.screened or not state.seen:
         if case.scope.native < NUCLEI_FROM:
             return _abstain(
@@ -244,7 +246,7 @@ def _list_regions(seen: Sequence[Described], sign: Sign) -> str:
 
 
 def _absent(case: _Case) -> Prediction:
-    """Answer that nothing was found, but only if every patch was ranked before."""
+    """Answer that nothing was found, provided that every patch was ranked before."""
     sign, fine = case.sign, case.fine
     if not case.screened:
         return _abstain(
@@ -319,7 +321,7 @@ def _locate(case: _Case) -> Prediction:
 
 
 def hottest(points: Sequence[tuple[float, float]], side: float) -> tuple[int, float, float]:
-    """Find the most points in any square and their center; 0 and zeros without points.
+    """Find the maximum number of points in any square, and its center; zeros without points.
 
     A square with the most points can be shifted until two of its sides pass through points.
     """
@@ -338,7 +340,7 @@ def hottest(points: Sequence[tuple[float, float]], side: float) -> tuple[int, fl
 
 
 def _mitoses(case: _Case) -> Prediction:
-    """Count figures in the hottest field of the size that the question names."""
+    """Count mitotic figures in the densest field of the size named in the question."""
     points = [
         point
         for seen in case.fine
@@ -395,7 +397,7 @@ def _touch(first: Box, second: Box) -> bool:
 
 
 def _choose_concept(case: _Case) -> Prediction:
-    """Choose the concept that covers the largest share of the regions viewed."""
+    """Choose the concept that covers the largest fraction of the regions viewed."""
     shares = {
         concept: SIGNS[concept].share * float(np.mean([_share(s, concept) for s in case.fine]))
         for concept in case.asked.concepts

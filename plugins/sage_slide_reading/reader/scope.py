@@ -1,4 +1,4 @@
-"""The microscope: patches of a slide, their pixels at a magnification, and the amount read."""
+"""Virtual microscope: a slide's patches, their pixels at a magnification, and the area read."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
 
 MIN_TISSUE = 0.25
-"""Minimum share of tissue for a patch to count among the N."""
+"""Minimum tissue fraction for a patch to count among the N."""
 WHOLE_FIELD_MM2 = 1.0
-"""Area below which an image counts as all tissue, since there is no glass for comparison."""
+"""Area below which an image is assumed to be all tissue, since there is no glass to compare."""
 LEAST_SIDE_UM = 30.0
-"""Side below which an image contains hardly a nucleus."""
+"""Image side below which an image contains hardly a nucleus."""
 ONE_UM = 10.0
-"""µm per pixel times magnification: 10x has 1 µm per pixel."""
+"""Product of µm per pixel and magnification: at 10x, a pixel is 1 µm."""
 
 
 class Scope:
-    """A slide with a known pixel size, as seen by a reader, in patches of some size and power."""
+    """A slide with a known pixel size as a reader sees it, in patches of a given size and power."""
 
     def __init__(self, slide: Slide, options: Options) -> None:
         from mcp_servers.pathology.tissue import slide_tissue
@@ -60,12 +60,12 @@ class Scope:
 
     @property
     def native(self) -> float:
-        """Finest magnification of the slide."""
+        """The slide's finest magnification."""
         return ONE_UM / self.mpp
 
     @cached_property
     def patches(self) -> tuple[Region, ...]:
-        """N patches with tissue at the first magnification, row by row.
+        """All N patches with tissue at the first magnification, row by row.
 
         Raises
         ------
@@ -93,12 +93,15 @@ class Scope:
         return self._grid(region.box, across, down, magnification, f"{region.id}.", region.id)
 
     def zoom(self, asked: float | None, current: float) -> float:
-        """Return the requested magnification, limited to finer than now and what the slide has."""
+        """Return the requested magnification, or a default of twice the current magnification.
+
+        A request must be finer than `current`; the result is at most the slide's finest.
+        """
         wanted = asked if asked and asked > current else 2 * current
         return float(min(wanted, self.native))
 
     def region(self, box: Box, magnification: float, name: str) -> Region:
-        """Return a region for a rectangle that somebody chose.
+        """Return a region for a rectangle chosen by a person or guide.
 
         Raises
         ------
@@ -142,7 +145,7 @@ class Scope:
     def unlike_he(self) -> str:
         """Reason why this cannot be an H&E section; empty if nothing contradicts it.
 
-        It is judged on at most 16 fields of 256 µm at low power, spread over the tissue.
+        It is assessed on at most 16 fields of 256 µm at low power, spread over the tissue.
         """
         from mcp_servers.pathology.compute.tissue import unlike_he
         from mcp_servers.slides.arrays import spread_over
@@ -160,7 +163,7 @@ class Scope:
 
     @property
     def doubt(self) -> str:
-        """Reasons to doubt every figure for this slide, as sentences."""
+        """Reasons to doubt every value for this slide, as sentences."""
         notes = filter(None, (self.slide.mpp_conflict, self.unlike_he))
         return " ".join(f"Unreliable: {note}." for note in notes)
 
@@ -174,19 +177,19 @@ class Scope:
         )
 
     def tissue_share(self, box: Box) -> float:
-        """Compute the share of tissue in a rectangle."""
+        """Compute the tissue fraction in a rectangle."""
         part = self.mask[self._window(box)]
         return float(part.mean()) if part.size else 0.0
 
     @cached_property
     def outline(self) -> BoolArray:
-        """Tissue with its holes: outside is glass, and holes may be lumen."""
+        """Outline of the tissue with its holes; outside is glass, and holes may be lumen."""
         from scipy.ndimage import binary_fill_holes
 
         return np.asarray(binary_fill_holes(self.mask), dtype=bool)
 
     def mask_tissue(self, box: Box, shape: tuple[int, int]) -> BoolArray:
-        """Compute a (down, across) mask of a rectangle's cells within the tissue's outline."""
+        """Compute a (down, across) mask of a rectangle's cells inside the tissue outline."""
         down, across = shape
         rows = (box.y + (np.arange(down) + 0.5) * box.height / down) / self.mask_scale
         columns = (box.x + (np.arange(across) + 0.5) * box.width / across) / self.mask_scale
@@ -206,7 +209,10 @@ class Scope:
         return np.asarray(away, dtype=np.float32) * self.mask_scale * self.mpp
 
     def edge_um(self, points: Sequence[tuple[float, float]]) -> F32:
-        """Compute µm from points (level-0 pixels) to the tissue's edge, except the image border."""
+        """Compute distances in µm from points (level-0 pixels) to the tissue edge.
+
+        The image border does not count as an edge.
+        """
         columns, rows = (np.asarray(points).reshape(-1, 2).T / self.mask_scale).astype(int)
         rows = rows.clip(0, self.mask.shape[0] - 1)
         return np.asarray(self._edge[rows, columns.clip(0, self.mask.shape[1] - 1)])
@@ -240,7 +246,7 @@ class Scope:
     # -- pixels -------------------------------------------------------------------------------
 
     def pixels(self, region: Region, halo: int = 0) -> U8:
-        """Read a region's RGB at its magnification, with `halo` more pixels on each side."""
+        """Read a region's RGB at its magnification, with `halo` extra pixels on each side."""
         mpp = ONE_UM / region.magnification
         view = self.slide.view(mpp)
         x, y = round(region.box.x / view.scale), round(region.box.y / view.scale)
@@ -260,7 +266,7 @@ class Scope:
         self._described.add(region.id)
 
     def count_pixels(self) -> PixelsRead:
-        """Count the pixels read so far."""
+        """Compute the area read so far, as fractions of the tissue."""
         first = self.options.magnification
         tissue = max(self.tissue_px, 1.0)
         overview = sum(self._read.get(first, {}).values())

@@ -1,4 +1,4 @@
-"""Tools of the registry and MCP: `read_slide`, `read_findings` and `predict_regions`."""
+"""Registry and MCP tools: `read_slide`, `read_findings` and `predict_regions`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RegionRead(BaseModel):
 
 
 class ReadSlideResult(SlideResult):
-    """The answer, its basis, and the files of the reading."""
+    """The answer, its basis, and the reading's files."""
 
     answer: str | None = Field(description="None if the eyes abstain; the reasoning explains why")
     reasoning: str
@@ -168,7 +168,7 @@ SPEC = getattr(read_slide_tool, ATTRIBUTE)
 
 
 class ReadFindingsInput(SlideInput):
-    """Questions for every slide of a cohort."""
+    """Questions to ask about every slide in a cohort."""
 
     questions: list[Annotated[str, Field(min_length=3, max_length=1000)]] = Field(
         min_length=1,
@@ -179,7 +179,7 @@ class ReadFindingsInput(SlideInput):
 
 
 class Answered(BaseModel):
-    """Answer to a question on a slide."""
+    """The answer to a question about a slide."""
 
     question: str
     answer: str | None = Field(description="None if the eyes abstain; the reasoning explains why")
@@ -188,7 +188,7 @@ class Answered(BaseModel):
 
 
 class ReadFindingsResult(SlideResult):
-    """Maps and answers of a slide."""
+    """A slide's maps and answers."""
 
     statement: str = Field(description="What the eyes are, and their limits")
     maps: OutputName = Field(description="maps.json in the folder of typed maps")
@@ -202,7 +202,7 @@ class ReadFindingsResult(SlideResult):
 
 
 def check_questions(texts: Sequence[str]) -> list[Question]:
-    """Parse questions that the computed eyes can answer, each about a different concept.
+    """Parse questions that the computed backend can answer, each about a different concept.
 
     Raises
     ------
@@ -235,7 +235,7 @@ def check_questions(texts: Sequence[str]) -> list[Question]:
     title="Findings of a reading as typed maps",
 )
 def read_findings(given: ReadFindingsInput, context: ToolContext) -> ReadFindingsResult:
-    """Read the slide once per question, given only the slide and the questions."""
+    """Read a slide once per question, using only the slide and the questions."""
     from mcp_servers.measures.maps import MANIFEST, write_maps
     from sage.core.files import write_json
     from sage_slide_reading.reader.maps import findings_of
@@ -283,7 +283,7 @@ def read_findings(given: ReadFindingsInput, context: ToolContext) -> ReadFinding
 
 
 class PredictRegionsInput(SlideInput):
-    """A slide and a behavior model."""
+    """A slide and the behavior model to apply."""
 
     model: InputPath | None = Field(
         default=None,
@@ -315,7 +315,7 @@ class RegionProposed(BaseModel):
 
 
 class PredictRegionsResult(SlideResult):
-    """Regions, best first."""
+    """Proposed regions, best first."""
 
     behavior: str
     behaviors: list[str] = Field(description="All tasks of the model")
@@ -349,7 +349,7 @@ class PredictRegionsResult(SlideResult):
     title="Propose where a reader would look",
 )
 def predict_regions_tool(given: PredictRegionsInput, context: ToolContext) -> PredictRegionsResult:
-    """Propose the regions of a behavior on a slide."""
+    """Propose regions on a slide for a behavior."""
     from sage_slide_reading.behavior.model import BehaviorModel, write_regions
 
     model = BehaviorModel(context.input(given.model, "folder") if given.model else None)

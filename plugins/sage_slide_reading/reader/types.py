@@ -1,4 +1,4 @@
-"""Parts of a reading: regions, findings, descriptions, predictions, and steps."""
+"""Types used in a reading: regions, findings, descriptions, predictions, and steps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHARES = frozenset(name for name, unit in UNITS.items() if unit.startswith("of "
 
 
 class Box(View):
-    """A rectangle in level-0 pixels, x and y its upper left corner."""
+    """A rectangle in level-0 pixels; x and y are its upper left corner."""
 
     x: int
     y: int
@@ -46,7 +46,7 @@ class Box(View):
 
     @property
     def center(self) -> tuple[float, float]:
-        """X and y in level-0 pixels."""
+        """Coordinates x and y of the center, in level-0 pixels."""
         return self.x + self.width / 2, self.y + self.height / 2
 
     def is_within(self, width: int, height: int) -> bool:
@@ -59,12 +59,12 @@ class Box(View):
         )
 
     def holds(self, x: float, y: float) -> bool:
-        """Return True if a point is in the box."""
+        """Return True if a point is inside the box."""
         return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
 
 
 def parse_box(text: str) -> Box | None:
-    """Parse X,Y,W,H in level-0 pixels; None if it is no rectangle."""
+    """Parse X,Y,W,H in level-0 pixels; None if it is not a rectangle."""
     try:
         x, y, width, height = map(int, text.split(","))
         return Box(x=x, y=y, width=width, height=height)
@@ -75,7 +75,7 @@ def parse_box(text: str) -> Box | None:
 class Region(View):
     """A patch of a slide: its position in level-0 pixels and µm, and its magnification.
 
-    `parent` is the patch of lower power that it was divided from.
+    `parent` is the lower-power patch from which it was divided.
     """
 
     id: str = Field(max_length=80)
@@ -86,7 +86,7 @@ class Region(View):
 
 
 class Finding(View):
-    """Quantity of a region, with its unit; `points` are level-0 pixels of the counted objects."""
+    """A quantity measured in a region; `points` are the level-0 pixels of the counted objects."""
 
     name: FindingName
     value: float
@@ -95,9 +95,9 @@ class Finding(View):
 
 
 class Described(View):
-    """Description of a region: words, and numbers if the eyes measure.
+    """A region's description, as text and, if the backend measures, as numbers.
 
-    `edited` means that a person wrote the words.
+    `edited` means that a person wrote the text.
     """
 
     region: Region
@@ -107,12 +107,12 @@ class Described(View):
     edited: bool = False
 
     def value(self, name: FindingName) -> float | None:
-        """Return the quantity of this name, if it was seen."""
+        """Return the value of the quantity with this name, if it was measured."""
         return next((found.value for found in self.findings if found.name == name), None)
 
 
 class Question(View):
-    """A question about one slide: open, or with options; `places` are areas that it names."""
+    """A question about a slide, either open or with options; `places` are areas that it names."""
 
     text: str = Field(min_length=3, max_length=1000)
     options: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
@@ -131,7 +131,7 @@ class Question(View):
         return self
 
     def chosen(self, answer: str | None) -> str | None:
-        """Return the option that an answer names by its words or its letter, or None."""
+        """Return the option that an answer names by text or letter, or None."""
         if answer is None or not self.options:
             return answer
         said = plain(answer)
@@ -145,7 +145,7 @@ class Question(View):
 def make_question(
     text: str, options: Sequence[str] = (), places: dict[str, Box] | None = None
 ) -> Question:
-    """Build a question from what a person gave.
+    """Build a question from user input.
 
     Raises
     ------
@@ -179,14 +179,14 @@ class Prediction(View):
 
 
 class Reflection(View):
-    """Judgment whether the descriptions support the answer: `{"sufficient": "Yes"}`."""
+    """Judgment of whether the descriptions support the answer: `{"sufficient": "Yes"}`."""
 
     sufficient: Yes
     reason: Words = ""
 
 
 class Missing(View):
-    """Missing information at a place: the fields of the paper's figure 3."""
+    """Missing information at a place, with the fields from the paper's figure 3."""
 
     zoom_to: float | None = Field(default=None, ge=1, le=80, description="10 is 10x")
     location: tuple[int, int] | None = Field(
@@ -204,7 +204,7 @@ class Missing(View):
 
 
 class MissingInfo(View):
-    """Missing information by place; the most frequent recommendation decides."""
+    """Missing information by place; the most frequent recommendation decides the next move."""
 
     items: tuple[Missing, ...] = Field(min_length=1, max_length=20)
 
@@ -215,7 +215,7 @@ class MissingInfo(View):
 
     @property
     def query(self) -> str:
-        """I_t of Algorithm 1: what the Navigator looks for next."""
+        """I_t in Algorithm 1: the query for the Navigator's next search."""
         return "; ".join(dict.fromkeys(item.missing_info for item in self.items))[:1000]
 
     @property
@@ -225,10 +225,10 @@ class MissingInfo(View):
 
 
 class State(View):
-    """S_t as the Executor sees it: what was described, and how the patches were chosen.
+    """S_t as the Executor sees it: the descriptions so far, and how the patches were chosen.
 
-    `screened` means that every patch was ranked by its appearance, so what the highest-ranked
-    patches do not show is not on the slide.
+    `screened` means that every patch was ranked by its appearance, so anything that the
+    highest-ranked patches do not show is not on the slide.
     """
 
     question: Question
@@ -242,7 +242,7 @@ class State(View):
 
 
 class AtOnce(View):
-    """Answer, sufficiency and gap in one reply: the ablation without multi-step reasoning."""
+    """Answer, sufficiency and gap in one reply, for the ablation without multi-step reasoning."""
 
     prediction: Prediction
     reflection: Reflection
@@ -253,7 +253,7 @@ NO_ANSWER = Reflection(sufficient="No", reason="there is no answer yet")
 
 
 class Options(View):
-    """Algorithm 1's parameters, as printed, and its ablations."""
+    """Algorithm 1's parameters, with the paper's values as defaults, and its ablations."""
 
     rounds: int = Field(default=5, ge=1, le=20, description="Maximum number of rounds T")
     first_share: float = Field(default=0.10, gt=0, le=1, description="k1 = ceil(0.1 N)")
@@ -277,7 +277,7 @@ Action = Literal["look", "zoom", "explore", "conclude", "stop"]
 
 
 class Step(View):
-    """A round: regions, descriptions, judgment, and next step."""
+    """A round: its regions, descriptions, judgment, and next step."""
 
     round: int
     action: Action
@@ -293,7 +293,7 @@ class Step(View):
 
 
 class O3Options(View):
-    """Options of Pathologist-o3: number of regions, order, magnification."""
+    """Pathologist-o3 options: number of regions, order, and magnification."""
 
     most: int | None = Field(
         default=None,
@@ -327,7 +327,7 @@ class Proposed(View):
 
 
 class Guidance(View):
-    """Guide that proposed a reading's regions, its behavior and the reason."""
+    """The guide that proposed a reading's regions, with its behavior and the reason."""
 
     guide: str
     behavior: str
@@ -337,7 +337,7 @@ class Guidance(View):
 
 
 class PixelsRead(View):
-    """Area read, as shares of the tissue."""
+    """Area read, as fractions of the tissue."""
 
     patches: int = Field(description="N: number of patches with tissue at the first magnification")
     regions: int = Field(description="Number of described regions")
@@ -369,13 +369,13 @@ class Reading(View):
 
     @property
     def rounds(self) -> int:
-        """Rounds until the answer."""
+        """Number of rounds until the answer."""
         return max((step.round for step in self.steps), default=0)
 
     def regions(self) -> dict[str, Described]:
-        """Everything that was described, by region; the last description of each."""
+        """Last description of each described region, by region."""
         return {seen.region.id: seen for step in self.steps for seen in step.seen}
 
     def digest(self) -> str:
-        """SHA-256 of the reading."""
+        """SHA-256 of the reading's content."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()

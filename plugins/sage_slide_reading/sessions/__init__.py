@@ -1,4 +1,4 @@
-"""Recorded sessions: where a reader looked on a slide, and what was done there."""
+"""Recorded sessions: where a reader looked on a slide, and the reader's actions there."""
 
 TOOL_MODULES = ("tool",)
-"""Modules with tools for the registry."""
+"""Modules that define tools for the registry."""

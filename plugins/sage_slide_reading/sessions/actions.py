@@ -1,14 +1,16 @@
 """Conversion of a session to stays, pans, and peeks (Pathology-CoT, 4.2 and A.1).
 
-The appendix (A.1.3 to A.1.7) is followed where it is more exact than the text (4.2); where the two
-disagree:
+The appendix (A.1.3 to A.1.7) is followed where it is more exact than the text (4.2). The
+two disagree on the following:
 
-- IoU above which actions are merged: "0.8" in 4.2, "e.g. 0.5-0.8" in A.1.5: 0.8.
-- Bins: the nearest standard objective of the view's magnification in 4.2 ("a 12x view becomes a
-  <10x-inspect>"), one of two box sizes by area, with the bin re-set to match, in A.1.7: the latter;
-  `bin_by="magnification"` is the former.
-- Peeks are in 4.2 alone: the central 1024 x 1024 pixels at native power. They go through every
-  step, but keep their size and the objective nearest to the slide's native power.
+- IoU above which actions are merged: "0.8" in 4.2, "e.g. 0.5-0.8" in A.1.5. Here it is
+  0.8.
+- Bins: the nearest standard objective to the view's magnification in 4.2 ("a 12x view
+  becomes a <10x-inspect>"), or one of two box sizes by area, with the bin reset to match,
+  in A.1.7. The latter is the default; `bin_by="magnification"` selects the former.
+- Peeks appear only in 4.2, as the central 1024 x 1024 pixels at native power. They go
+  through every step, but keep their size and the objective nearest to the slide's native
+  power.
 
 Choices that the paper leaves open are settings too, and are described as such.
 """
@@ -31,15 +33,15 @@ from sage_slide_reading.sessions.format import Coordinate, Session, SessionHeade
 
 ActionKind = Literal["stay", "pan", "peek"]
 STAGES = ("stay, pan and peek", "remove big", "merge", "find include", "normalize")
-"""Columns of the paper's figure S1."""
+"""Names of the processing steps, as in the columns of the paper's figure S1."""
 Share = Annotated[float, Field(gt=0, le=1)]
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 MOST_ACTIONS = 4000
-"""Maximum actions of one session before merging, since every pair is compared."""
+"""Maximum number of actions in a session before merging, since every pair is compared."""
 
 
 class ActionSettings(Strict):
-    """Every threshold, with the paper's default."""
+    """All thresholds, with the paper's defaults."""
 
     stay_s: Seconds = Field(default=1.0, description="A view held at least this long is a stay")
     pan_s: Seconds = Field(default=2.0, description="Panning for at least this long is a pan")
@@ -91,7 +93,7 @@ class ActionSettings(Strict):
 class Action(Strict):
     """An action: a box in level-0 pixels, its duration, magnification and command.
 
-    `magnification` is that of the view, `bin` the standard magnification, and `command` is, for
+    `magnification` is the view's, `bin` is the standard magnification, and `command` is, for
     example, `<10x-inspect>`.
     """
 
@@ -108,22 +110,22 @@ class Action(Strict):
 
     @property
     def seconds(self) -> float:
-        """Seconds from its first start to its last end."""
+        """Seconds from the action's first start to its last end."""
         return self.end_s - self.start_s
 
     @property
     def area(self) -> float:
-        """Level-0 pixels."""
+        """Area of the box in level-0 pixels."""
         return self.w * self.h
 
     @property
     def center(self) -> tuple[float, float]:
-        """X and y in level-0 pixels."""
+        """Center x and y in level-0 pixels."""
         return self.x + self.w / 2, self.y + self.h / 2
 
 
 def actions_of(session: Session, settings: ActionSettings | None = None) -> list[Action]:
-    """Return the normalized actions of a session, in the order of their start.
+    """Return a session's normalized actions, sorted by start.
 
     Raises
     ------
@@ -152,8 +154,8 @@ def stages_of(session: Session, settings: ActionSettings) -> list[list[Action]]:
 def segment(session: Session, settings: ActionSettings) -> list[Action]:
     """Find stays, pans, and peeks, sorted by start (A.1.3; peeks: 4.2).
 
-    A view lasts until the next event; nothing is viewed after `close`. A pan is a run of `pan`
-    events that no other event and no stay interrupts.
+    A view lasts until the next event; nothing is viewed after `close`. A pan is a run of
+    `pan` events that is not interrupted by any other event or by a stay.
     """
     events = session.events
     found: list[Action] = []
@@ -199,10 +201,10 @@ def segment(session: Session, settings: ActionSettings) -> list[Action]:
 
 
 def views_of(events: Sequence[ViewEvent], still: float) -> list[tuple[int, int]]:
-    """Return runs of events in one view as (first, end); closed views yield none.
+    """Return runs of events within the same view as (first, end); closed views yield none.
 
-    Every view of a run is within `still` of its width from the first, so that a slow drift is not
-    mistaken for one view.
+    Every view in a run is within `still` of its width from the first, so that a slow drift is
+    not mistaken for a single view.
     """
     runs: list[tuple[int, int]] = []
     first: int | None = None
@@ -282,15 +284,15 @@ def _arrivals(
 
 
 def remove_overviews(actions: Sequence[Action], height: int, widest: float) -> list[Action]:
-    """Remove actions whose box is wider than a share of the slide's height (A.1.4)."""
+    """Remove actions whose box is wider than a fraction of the slide's height (A.1.4)."""
     return [action for action in actions if action.w <= widest * height]
 
 
 def merge_similar(actions: Sequence[Action], above: float) -> list[Action]:
     """Merge pairs whose IoU exceeds `above` until there are none left (A.1.5).
 
-    Each time, the first pair in order of start is merged, so that the order of the list does not
-    matter.
+    In each pass, the first pair by start time is merged, so that the order of the list does
+    not matter.
     """
     ordered = sorted(actions, key=_order)
     left: list[Action | None] = [*ordered]
@@ -318,7 +320,7 @@ def boxes_of(actions: Sequence[Action] | Sequence[Proposed]) -> F64:
 
 
 def merge_two(first: Action, second: Action) -> Action:
-    """Merge two actions into the box around both, from first start to last end."""
+    """Merge two actions into their bounding box, from the first start to the last end."""
     longer = max((first, second), key=lambda action: (action.seconds, -action.start_s))
     x, y, w, h = around((first, second))
     span = {"start_s": min(first.start_s, second.start_s), "end_s": max(first.end_s, second.end_s)}
@@ -326,7 +328,7 @@ def merge_two(first: Action, second: Action) -> Action:
 
 
 def prune_containing(actions: Sequence[Action], share: float) -> list[Action]:
-    """Remove larger boxes that contain more than `share` of a smaller box (A.1.6)."""
+    """Remove larger boxes that contain more than a fraction `share` of a smaller box (A.1.6)."""
     boxes = boxes_of(actions)
     areas = np.prod(boxes[:, 2:], axis=1)
     return [
@@ -340,10 +342,10 @@ def prune_containing(actions: Sequence[Action], share: float) -> list[Action]:
 
 
 def normalize(action: Action, header: SessionHeader, settings: ActionSettings) -> Action | None:
-    """Fit the action into a standard-size box around its center (A.1.7), or return None.
+    """Fit an action into a standard-size box around its center (A.1.7), or return None.
 
-    The size with the nearest side by ratio is used. A box that would leave the slide is moved onto
-    it, or shortened to the slide's side if that is smaller (not in the paper).
+    The size with the nearest side by ratio is used. A box that would extend beyond the slide
+    is moved onto it, or shortened to the slide's side if that is smaller (not in the paper).
     """
     x, y = action.center
     if not (0 <= x <= header.width and 0 <= y <= header.height):
@@ -364,7 +366,7 @@ def normalize(action: Action, header: SessionHeader, settings: ActionSettings) -
 
 
 def nearest(magnification: float, objectives: Sequence[float]) -> float:
-    """Return the nearest objective by ratio; the lower of two that are equally near."""
+    """Return the nearest objective by ratio, or the lower of two that are equally near."""
     return min(objectives, key=lambda power: (abs(math.log(magnification / power)), power))
 
 
@@ -377,7 +379,7 @@ def command_of(kind: ActionKind, bin_: float) -> str:
 
 
 def around(boxes: Sequence[Action] | Sequence[ViewEvent]) -> tuple[float, float, float, float]:
-    """Compute the smallest box around all boxes: x, y, width, height."""
+    """Compute the bounding box of all boxes: x, y, width, height."""
     x, y = min(box.x for box in boxes), min(box.y for box in boxes)
     right, bottom = max(box.x + box.w for box in boxes), max(box.y + box.h for box in boxes)
     return x, y, right - x, bottom - y

@@ -1,7 +1,8 @@
-"""Drafted rationales and a reviewer's decisions on them, with one round per action.
+"""Drafted rationales and a reviewer's decisions about them, with one round per action.
 
-`NAME.drafts.json` is written once; each decision is a line of `NAME.decisions.jsonl`, and the last
-one for a round counts. A decision includes the hash of the drafts to which it applies.
+`NAME.drafts.json` is written once; each decision is a line in `NAME.decisions.jsonl`, and
+the last decision for a round counts. A decision includes the hash of the drafts to which
+it applies.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sage_slide_reading.sessions.actions import Action, ActionSettings
 from sage_slide_reading.sessions.format import SUFFIX, Moment, Person, SessionHeader
 
 CYTOLOGY_PX = 1024
-"""Side of the crop from a region's center, in level-0 pixels; half of a box not larger than it."""
+"""Maximum side, in level-0 pixels, of the crop at a region's center; at most half the box."""
 DRAFTS = ".drafts.json"
 DECISIONS = ".decisions.jsonl"
 MAX_BYTES = 32 << 20
@@ -47,7 +48,7 @@ _ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9“\"(])")
 
 
 class Rationale(Strict):
-    """Reason for a visit to a region, and its findings, sentence by sentence."""
+    """Reason for viewing a region, and its findings, sentence by sentence."""
 
     thumbnail_impression: Panel = ()
     why_zoom: Panel = ()
@@ -55,14 +56,15 @@ class Rationale(Strict):
 
     @property
     def words(self) -> int:
-        """Of all three panels."""
+        """Number of words in all three panels."""
         return sum(len(line.split()) for panel in self for line in panel[1])
 
 
 class Round(Strict):
     """An action with its drafted rationale.
 
-    `navigation_s` is the reader's time from the end of the action before to the start of this one.
+    `navigation_s` is the reader's time from the end of the previous action to the start of
+    this action.
     """
 
     action: Action
@@ -71,7 +73,7 @@ class Round(Strict):
 
 
 class Drafts(Strict):
-    """The rounds of a session, and who drafted them."""
+    """The rounds in a session, and the author of the drafts."""
 
     format: Literal["sage-drafts"] = "sage-drafts"
     version: Literal[1] = 1
@@ -90,9 +92,9 @@ class Drafts(Strict):
 
 
 class Decision(Strict):
-    """A reviewer's decision on a round, and the effort from its load to the decision.
+    """A reviewer's decision about a round, and the effort from its display to the decision.
 
-    `seconds`, `clicks` and `keys` are null if nothing was timed.
+    `seconds`, `clicks` and `keys` are null if the review was not timed.
     """
 
     drafts: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -112,7 +114,7 @@ def cytology_size(action: Action) -> tuple[float, float]:
 
 
 def sentences(text: str) -> tuple[str, ...]:
-    """Split a text at its sentence boundaries, one sentence per line."""
+    """Split a text into sentences, with one sentence per line."""
     return tuple(part for part in _ENDS.split(one_line(text)) if part)
 
 
@@ -122,7 +124,7 @@ def drafts_path(session: Path) -> Path:
 
 
 def decisions_path(drafts: Path) -> Path:
-    """Return the path of the decisions on drafts, in the same folder."""
+    """Return the path of the decisions about drafts, in the same folder."""
     return drafts.with_name(drafts.name.removesuffix(DRAFTS) + DECISIONS)
 
 
@@ -144,7 +146,7 @@ def read_drafts(path: Path) -> Drafts:
 
 
 def read_decisions(drafts_file: Path, drafts: Drafts) -> dict[int, Decision]:
-    """Read the last decision on each round that was made on exactly these drafts.
+    """Read the last decision for each round that was made on exactly these drafts.
 
     Raises
     ------
@@ -174,7 +176,7 @@ def decide(
 ) -> Decision:  # fmt: skip
     """Record a decision durably: accepted, revised if the text was changed, rejected if None.
 
-    Rounds count from 0; `effort` gives the seconds, clicks and keys of a timed review.
+    Rounds are numbered from 0; `effort` gives the seconds, clicks and keys of a timed review.
 
     Raises
     ------
@@ -208,11 +210,11 @@ def _check_size(path: Path) -> None:
 
 
 class Audit(Strict):
-    """Times of a review, per timed round and in s, by the paper's three kinds (A.1.1).
+    """Review times in seconds per timed round, by the paper's three kinds (A.1.1).
 
-    `verify_s` covers rounds accepted without an edit, `revise_s` those with an edit; rejected
-    rounds count only for `average_s`. `from_scratch_s` is for rounds without a draft: the time to
-    write, plus the reader's own time to reach the region.
+    `verify_s` covers rounds accepted without an edit, and `revise_s` those with an edit;
+    rejected rounds count only for `average_s`. `from_scratch_s` is for rounds without a
+    draft: the time to write, plus the reader's own time to reach the region.
     """
 
     rounds: int
@@ -232,7 +234,7 @@ class Audit(Strict):
 
 
 def audit(drafts: Drafts, decisions: Mapping[int, Decision]) -> Audit:
-    """Summarize the effort of reviewing these drafts."""
+    """Summarize the effort spent reviewing these drafts."""
     made = sorted(decisions.items())
     of = {
         state: [decision.seconds for _, decision in made if decision.state == state]

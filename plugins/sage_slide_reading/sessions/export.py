@@ -25,13 +25,13 @@ FILES = {
 
 @dataclass(frozen=True)
 class Reviewed:
-    """Drafts of a session and the decisions on them, by round."""
+    """A session's drafts and the decisions about them, by round."""
 
     drafts: Drafts
     decisions: dict[int, Decision]
 
     def select_kept(self, unreviewed: bool) -> list[tuple[Action, Rationale, str]]:
-        """Select rounds that a reviewer kept, and with `unreviewed`, those without a decision."""
+        """Select rounds that a reviewer kept and, with `unreviewed`, those without a decision."""
         found: list[tuple[Action, Rationale, str]] = []
         for number, round_ in enumerate(self.drafts.rounds):
             decision = self.decisions.get(number)
@@ -43,7 +43,7 @@ class Reviewed:
 
 
 def export(reviewed: Sequence[Reviewed], folder: Path, *, unreviewed: bool = False) -> list[Path]:
-    """Write the three files and return their paths."""
+    """Write the conversations, COCO boxes and datasheet, and return their paths."""
     written = {
         "conversations": conversations(reviewed, unreviewed),
         "boxes": json.dumps(coco(reviewed, unreviewed), indent=1, ensure_ascii=False) + "\n",
@@ -57,10 +57,10 @@ def export(reviewed: Sequence[Reviewed], folder: Path, *, unreviewed: bool = Fal
 
 
 def conversations(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> str:
-    """Render a session per line: for each round, the decision to look, then the findings (4.4).
+    """Render each session as a line: for each round, the decision to look, then the findings (4.4).
 
-    A round consists of a command with its box from the user's viewer, and the assistant's `think`
-    (why) and `answer` (findings). Boxes are x, y, w, h in level-0 pixels.
+    A round consists of a command with its box from the user's viewer, and the assistant's
+    `think` (why) and `answer` (findings). Boxes are x, y, w, h in level-0 pixels.
     """
     lines = []
     for each in reviewed:
@@ -96,7 +96,7 @@ MARK = re.compile(r"<\s*(/?\s*(?:think|answer)|[\d.]+x-\w+)\s*>", re.IGNORECASE)
 
 
 def _words(said: Sequence[str]) -> str:
-    """Join sentences into a text that contains no conversation markup."""
+    """Join sentences into a text without conversation markup."""
     return MARK.sub(r"(\1)", " ".join(said))
 
 
@@ -105,7 +105,7 @@ def _box(action: Action) -> list[int]:
 
 
 def coco(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> dict[str, Any]:
-    """Build boxes in COCO format: one image per slide, one category per command."""
+    """Build COCO annotations, with an image per slide and a category per command."""
     slides = {_slide(each.drafts) for each in reviewed}
     image = {slide: number for number, slide in enumerate(sorted(slides), 1)}
     rows = [
@@ -140,7 +140,7 @@ def coco(reviewed: Sequence[Reviewed], unreviewed: bool = False) -> dict[str, An
 
 
 def _slide(drafts: Drafts) -> tuple[str, int, int]:
-    """Return a key that distinguishes slides with the same name in two folders."""
+    """Return a key that distinguishes slides with the same name in different folders."""
     return drafts.header.slide, drafts.header.width, drafts.header.height
 
 

@@ -1,7 +1,7 @@
-"""File format of a session: a header, then one view per line (`*.session.jsonl`).
+"""File format for a session: a header, then one view per line (`*.session.jsonl`).
 
-Coordinates are level-0 pixels; a view may extend beyond the slide. Files are untrusted: their size,
-the length of their lines and every number are bounded when they are read.
+Coordinates are level-0 pixels; a view may extend beyond the slide. Files are untrusted:
+their size, line lengths and every number are limited when they are read.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ MAX_LINE = 16_384
 MAX_EVENTS = 500_000
 LONGEST_S = 7 * 86_400.0
 FARTHEST = 1e8
-"""Maximum distance of a view from the slide's corner, and maximum side, in level-0 pixels."""
+"""Maximum distance from the slide's corner, and maximum side, of a view in level-0 pixels."""
 LARGEST_SIDE = 10_000_000
 ONE_UM = 10.0
-"""µm per pixel times magnification: 10x has 1 µm per pixel."""
+"""Product of µm per pixel and magnification: at 10x, a pixel is 1 µm."""
 NATIVE_UNKNOWN = 40.0
-"""Assumed magnification of level 0 if a slide states neither objective nor mpp."""
+"""Magnification assumed for level 0 if a slide states neither objective nor mpp."""
 
 EventKind = Literal["open", "pan", "zoom", "resize", "peek", "close"]
 Coordinate = Annotated[float, Field(ge=-FARTHEST, le=FARTHEST, allow_inf_nan=False)]
@@ -55,17 +55,17 @@ def _check_time(text: str) -> str:
 
 
 Person = Annotated[Name, Field(max_length=80), AfterValidator(_require_text)]
-"""Name or pseudonym of a person, on one line."""
+"""A person's name or pseudonym, on one line."""
 Moment = Annotated[
     str, Field(max_length=40, description="Time in ISO 8601"), AfterValidator(_check_time)
 ]
 
 
 class SessionHeader(Strict):
-    """The first line: the slide, the screen, the reader and the task.
+    """First line of a session file: the slide, the screen, the reader and the task.
 
-    `reader` is a pseudonym; `objective` and `mpp` are as stated by the slide, null if it does
-    not state them.
+    `reader` is a pseudonym; `objective` and `mpp` are as stated by the slide, and null if it
+    does not state them.
     """
 
     format: Literal["sage-session"] = "sage-session"
@@ -97,7 +97,7 @@ class SessionHeader(Strict):
         return NATIVE_UNKNOWN if self.mpp is None else ONE_UM / self.mpp
 
     def magnification(self, view_width: float) -> float:
-        """Of a view of so many level-0 pixels across the screen."""
+        """Return the magnification of a view that is `view_width` level-0 pixels wide."""
         return self.native * self.screen[0] / view_width
 
 
@@ -105,7 +105,7 @@ def describe_recording(
     slide: Slide, name: str, *, screen: tuple[int, int], reader: str, task: str,
     note: str | None = None,
 ) -> SessionHeader:  # fmt: skip
-    """Build the header of a session that begins now on an open slide, given its file name."""
+    """Build the header for a session that begins now on an open slide, given its file name."""
     return SessionHeader(
         slide=name, width=slide.width, height=slide.height, mpp=slide.mpp,
         objective=slide.objective_power, screen=screen, reader=reader, task=task,
@@ -114,7 +114,7 @@ def describe_recording(
 
 
 class ViewEvent(Strict):
-    """View of the screen from `t` on: upper left corner and sides in level-0 pixels."""
+    """View on the screen from `t` on: upper left corner and sides in level-0 pixels."""
 
     t: float = Field(ge=0, le=LONGEST_S, allow_inf_nan=False, description="Seconds since the start")
     kind: EventKind
@@ -126,14 +126,14 @@ class ViewEvent(Strict):
 
 
 def kind_of(before: ViewEvent | None, width: float) -> EventKind:
-    """Return the kind of event that led to a view of this width: open, zoom, or pan."""
+    """Return the kind of event (open, zoom, or pan) that led to a view of this width."""
     if before is None or before.kind == "close":
         return "open"
     return "zoom" if abs(width / before.w - 1) > 1e-3 else "pan"
 
 
 class Session(Strict):
-    """A header and its events; times do not decrease."""
+    """A header and its events, whose times do not decrease."""
 
     header: SessionHeader
     events: tuple[ViewEvent, ...] = Field(max_length=MAX_EVENTS)
@@ -150,7 +150,7 @@ class Session(Strict):
 
     @property
     def seconds(self) -> float:
-        """From the first event to the last."""
+        """Seconds from the first event to the last."""
         return self.events[-1].t - self.events[0].t if self.events else 0.0
 
 

@@ -1,9 +1,9 @@
 """Import of logs from other viewers: OpenSeadragon, QuPath, ASAP, and Aperio ImageScope.
 
-If a file has times (numbers or ISO 8601), each view lasts until the next one. Annotations without
-times are used in file order, each for the same nominal time, and the session records this.
-Files are untrusted: their size and counts are bounded, XML may declare no entities, and every
-number must be finite.
+If a file has times (numbers or ISO 8601), each view lasts until the next view.
+Annotations without times are used in file order, each for the same nominal time, and the
+session records this. Files are untrusted: their size and counts are limited, XML may
+declare no entities, and every number must be finite.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from sage_slide_reading.sessions.format import (
 LogKind = Literal["session", "openseadragon", "qupath", "asap", "aperio"]
 UNFIT = (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError,
          csv.Error)  # fmt: skip
-"""Errors that reading a file with another structure can raise."""
+"""Errors that reading a file with a different structure can raise."""
 NOMINAL_S = 2.0
 """Nominal duration of a region in seconds if a file has no times."""
 TIMES = ("t", "time", "timestamp", "ts", "created", "createdat", "creationtime", "date")
@@ -71,25 +71,25 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Point(BaseModel):
-    """A point in the log's unit."""
+    """A point, in the log's unit."""
 
     x: Finite
     y: Finite
 
 
 class Rectangle(Point):
-    """A box in the log's unit."""
+    """A box, in the log's unit."""
 
     width: Positive
     height: Positive
 
 
 class Entry(BaseModel):
-    """An entry of a log of any kind, whose keys are compared without case, spaces, underscores.
+    """A log entry in any format, with keys matched regardless of case, spaces and underscores.
 
-    It shows a view as `imageBounds` in pixels, as `bounds` in OpenSeadragon's coordinates (the
-    slide is 1 wide), as `center` and `zoom` in the same, as the corners of an annotation, or as a
-    row of QuPath's view tracker.
+    It shows a view as `imageBounds` in pixels, as `bounds` in OpenSeadragon's coordinates
+    (where the slide is 1 wide), as `center` and `zoom` in those coordinates, as the corners
+    of an annotation, or as a row from QuPath's view tracker.
     """
 
     time: Annotated[float | datetime | None, PlainValidator(_parse_time)] = Field(
@@ -127,7 +127,7 @@ class Entry(BaseModel):
         return None if zoom in ("", "0") else zoom
 
     def box(self, header: SessionHeader) -> tuple[float, float, float, float] | None:
-        """Return x, y, width and height in level-0 pixels, or None if it shows no view."""
+        """Return x, y, width and height in level-0 pixels, or None if the entry shows no view."""
         if (box := self.imagebounds or self.tracked) is not None:
             return box.x, box.y, box.width, box.height
         scale = header.width
@@ -146,7 +146,7 @@ class Entry(BaseModel):
         return x, y, max(max(xs) - x, 1.0), max(max(ys) - y, 1.0)
 
     def power(self, header: SessionHeader, width: float) -> float:
-        """Return the view's magnification, by default that of its width on the screen."""
+        """Return the view's magnification, by default derived from its width on the screen."""
         if self.downsample is not None:
             return header.native / self.downsample
         if self.corners and self.zoom is not None:
@@ -157,7 +157,7 @@ class Entry(BaseModel):
 def read_log(
     path: Path, header: SessionHeader, kind: LogKind | None = None, second: float = 1000.0
 ) -> Session:
-    """Convert a log of another viewer to a session.
+    """Convert another viewer's log to a session.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def read_log(
 
 
 def _parse_entries(raw: Iterable[Any]) -> list[Entry]:
-    """Parse the entries of a log; errors name the entry by its number, starting at 1."""
+    """Parse a log's entries; errors give the entry's number, starting at 1."""
     found = []
     for number, entry in enumerate(raw, 1):
         try:
@@ -262,7 +262,7 @@ def _detect_kind(data: bytes) -> LogKind | None:
 
 
 def _openseadragon(data: bytes) -> Iterable[Any]:
-    """Read events as JSON (a list, or under `events`), or one per line."""
+    """Read events from JSON (a list, or under `events`), or from one JSON object per line."""
     text = data.decode("utf-8-sig").strip()
     if text.startswith("{") and "\n" in text and not text.startswith(('{"events"', "{\n")):
         return [json.loads(line) for line in text.split("\n") if line.strip()]
@@ -272,7 +272,7 @@ def _openseadragon(data: bytes) -> Iterable[Any]:
 
 
 def _qupath(data: bytes) -> Iterable[Any]:
-    """Read a recording of QuPath's view tracker (tab-separated), or annotations as GeoJSON."""
+    """Read a recording from QuPath's view tracker (tab-separated), or annotations as GeoJSON."""
     text = data.decode("utf-8-sig")
     if text.lstrip().startswith(("{", "[")):
         read = json.loads(text)
@@ -299,7 +299,8 @@ def _flatten(coordinates: Any) -> Iterable[tuple[Any, Any]]:
 def _read_xml(data: bytes, entry: str, point: str) -> Iterable[Any]:
     """Read elements whose corners are elements with X and Y.
 
-    Aperio's `Region`s have the `Zoom` at which they were drawn; ASAP's are `Annotation`s.
+    Aperio's `Region` elements have the `Zoom` at which they were drawn; ASAP uses
+    `Annotation`.
     """
     from defusedxml.common import DefusedXmlException
     from defusedxml.ElementTree import ParseError, fromstring
@@ -319,4 +320,4 @@ READERS: Mapping[LogKind, Callable[[bytes], Iterable[Any]]] = {
     "asap": lambda data: _read_xml(data, "Annotation", "Coordinate"),
     "aperio": lambda data: _read_xml(data, "Region", "Vertex"),
 }
-"""Reader of each kind, which returns the entries' keys and values."""
+"""Reader for each log format, which returns the entries' keys and values."""

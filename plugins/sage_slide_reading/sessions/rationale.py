@@ -1,4 +1,4 @@
-"""Rationales of a session's actions, drafted by a vision-language model (Pathology-CoT, 4.3)."""
+"""Rationales for a session's actions, drafted by a vision-language model (Pathology-CoT, 4.3)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Text = Annotated[str, Field(min_length=10, max_length=3000)]
 
 
 class Place(View):
-    """Input of the model: an action of the reader, with its pictures' sides in µm."""
+    """Model input: an action by the reader, with the sides of its images in µm."""
 
     task: str
     doing: str
@@ -51,7 +51,7 @@ class Place(View):
 
 
 class Drafted(View):
-    """The model's reply."""
+    """The model's draft of a rationale."""
 
     thumbnail_impression: Text
     why_zoom: Text
@@ -59,7 +59,7 @@ class Drafted(View):
 
 
 def draft_problems(given: Place, output: Drafted) -> list[str]:
-    """List panels that are not sentences a reviewer could delete one by one."""
+    """List panels that do not consist of sentences, which a reviewer can delete individually."""
     found = []
     for name, text in output:
         parts = sentences(text)
@@ -82,15 +82,15 @@ def draft(
     reasoner: ChatReasoner | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> Drafts:
-    """Draft a rationale for every action of a session; empty panels without a model.
+    """Draft a rationale for every action in a session; panels are empty without a model.
 
     `report` receives a line per round.
 
     Raises
     ------
     InputError
-        If the session's slide has another name, size, or pixel size, or if the session yields no
-        actions or too many.
+        If the session's slide has another name, size, or pixel size, or if the session yields
+        no actions or too many.
     FaultError
         If the model's replies remain unusable.
     """
@@ -146,7 +146,7 @@ def _check_slide(session: Session, scope: Scope) -> None:
 
 
 def _ask(reasoner: ChatReasoner, scope: Scope, action: Action, task: str, turn: str) -> Rationale:
-    """Show the thumbnail, the region and the crop at its center to the model."""
+    """Show the thumbnail, the region and its central crop to the model."""
     native = min(scope.slide.objective_power or scope.native, scope.native)
     box = _box_around(scope, action.center, (action.w, action.h))
     crop = _box_around(scope, action.center, cytology_size(action))
@@ -170,7 +170,7 @@ def _ask(reasoner: ChatReasoner, scope: Scope, action: Action, task: str, turn: 
 
 
 def _box_around(scope: Scope, center: tuple[float, float], sides: tuple[float, float]) -> Box:
-    """Return a box around a point, shifted onto the slide; level-0 pixels."""
+    """Return a box around a point, shifted onto the slide, in level-0 pixels."""
     whole = (scope.slide.width, scope.slide.height)
     width, height = (min(round(side), most) for side, most in zip(sides, whole, strict=True))
     left = min(max(0, round(center[0] - width / 2)), whole[0] - width)
@@ -179,7 +179,7 @@ def _box_around(scope: Scope, center: tuple[float, float], sides: tuple[float, f
 
 
 def _thumbnail_png(scope: Scope, box: Box) -> str:
-    """Render the slide with a box on it, as base64 PNG."""
+    """Render the slide with a box drawn on it, as base64 PNG."""
     import cv2
 
     image = np.ascontiguousarray(scope.slide.thumbnail(THUMBNAIL_PX))

@@ -1,4 +1,4 @@
-"""Recording of a session: batches of events, appended durably to its file."""
+"""Recording of a session, with batches of events appended durably to its file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from sage_slide_reading.sessions.format import (
 )
 
 FOLDER = ".sessions"
-"""Folder of recorded sessions, below the runs."""
+"""Folder for recorded sessions, below the runs."""
 
 
 class Recordings:
-    """Sessions that are recorded into one folder, by name."""
+    """Sessions recorded into a folder, by name."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,11 +32,11 @@ class Recordings:
         self._kept: dict[str, tuple[int, float]] = {}
 
     def path(self, name: str) -> Path:
-        """Return a session's file."""
+        """Return the path of a session's file."""
         return self.folder / f"{name}{SUFFIX}"
 
     def begin(self, name: str, header: SessionHeader) -> None:
-        """Begin a session without events."""
+        """Begin a session that has no events yet."""
         append_line(self.path(name), header.model_dump_json(), durable=True)
 
     def append(self, name: str, first: int, events: Sequence[ViewEvent]) -> int:
@@ -48,7 +48,7 @@ class Recordings:
         ------
         InputError
             If there is no such session, events before the batch are missing, time runs backward,
-            or the session is full. In these cases, none of the batch is stored.
+            or the session is full. In these cases, nothing from the batch is stored.
         """
         path = self.path(name)
         with self._lock:
@@ -84,7 +84,7 @@ class Recordings:
 
 
 def _mend(path: Path) -> None:
-    """Remove an incomplete last line."""
+    """Remove an incomplete last line from a session file."""
     with path.open("r+b") as stream:
         data = stream.read()
         stream.truncate(data.rfind(b"\n") + 1)

@@ -1,4 +1,4 @@
-"""`record_session` for the registry and MCP: turns a reader's views into a session file."""
+"""The `record_session` tool, which converts a reader's views to a session file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_SHOWN = 200
 
 
 class ViewGiven(Given):
-    """View of the screen from `t` until the next view."""
+    """View on the screen from `t` until the next view."""
 
     t: float = Field(ge=0, allow_inf_nan=False, description="Seconds since the start")
     x: Coordinate
@@ -39,7 +39,7 @@ class ViewGiven(Given):
 
 
 class RecordSessionInput(SlideInput):
-    """The views of a reading, in order, in level-0 pixels."""
+    """A reading's views, in order, in level-0 pixels."""
 
     views: list[ViewGiven] = Field(min_length=1, max_length=MOST_VIEWS)
     reader: str = Field(min_length=1, max_length=80, description="Pseudonym, or the agent's name")
@@ -81,7 +81,7 @@ class RecordSessionResult(SlideResult):
     title="Record a reading of a slide",
 )
 def record_session(given: RecordSessionInput, context: ToolContext) -> RecordSessionResult:
-    """Record a reading of a slide."""
+    """Record a slide reading as a session file."""
     from sage_slide_reading.sessions.actions import actions_of
 
     slide = open_slide(given, context, "nothing")

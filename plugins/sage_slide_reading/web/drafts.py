@@ -1,4 +1,4 @@
-"""Drafted rationales: pictures of each region, and a reviewer's decisions, stored durably."""
+"""Drafted rationales: images of each region, and a reviewer's decisions, stored durably."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Picture = Literal["thumbnail", "region", "cytology"]
 
 
 def find_drafts(request: Request, name: str) -> tuple[Path, Drafts]:
-    """Find the drafts with this name in the folder of sessions.
+    """Find the drafts with this name in the session folder.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def slide_of(request: Request, header: SessionHeader) -> Path:
 
 @router.get("")
 def list_drafts(request: Request) -> list[dict[str, Any]]:
-    """List sessions with drafted rationales and the progress of their review."""
+    """List sessions with drafted rationales and their review progress."""
     folder = recordings(request).folder
     found = []
     paths = sorted(folder.glob(f"*{DRAFTS}"), reverse=True) if folder.is_dir() else []
@@ -98,7 +98,7 @@ def list_drafts(request: Request) -> list[dict[str, Any]]:
 
 @router.get("/{name}")
 def show_drafts(name: str, request: Request) -> dict[str, Any]:
-    """Show drafts with the last decision on each round, and the effort of the review so far."""
+    """Show drafts with the last decision for each round, and the review effort so far."""
     path, drafts = find_drafts(request, name)
     decisions = read_decisions(path, drafts)
     return {
@@ -120,7 +120,8 @@ def picture(name: str, round: int, kind: Picture, request: Request) -> Response:
     Raises
     ------
     InputError
-        If there is no such round, or its slide is not below the roots; status 422.
+        If there is no such round, or its slide is not below the roots; the response has
+        status 422.
     """
     from mcp_servers.slides.slide import fit
 
@@ -148,7 +149,7 @@ def _pixel(position: float, scale: float) -> int:
 
 
 class Made(Strict):
-    """A decision on one round, and the effort since the round was shown."""
+    """A decision about a round, and the effort since the round was shown."""
 
     round: int = Field(ge=0)
     accept: bool

@@ -1,4 +1,4 @@
-"""Readings of slides on the pages: started, followed, interrupted, and replayed from a trace."""
+"""Slide readings on the web pages: started, followed, interrupted, and replayed from a trace."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Option = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Asking(Strict):
-    """A question to a slide, as the page sends it."""
+    """A question about a slide, as the page sends it."""
 
     slide: str
     person: str = Field(default="", max_length=80)
@@ -53,7 +53,7 @@ class Asking(Strict):
 
 
 class Asked(Strict):
-    """`asked.json` of a reading that a page started."""
+    """Content of `asked.json` for a reading started from a page."""
 
     slide: str
     by: str
@@ -83,7 +83,7 @@ def _own(site: Site, name: str) -> Path:
 
 
 def _state(request: Request, folder: Path) -> str:
-    """Return the state of a reading as one word."""
+    """Return a reading's state as a single word."""
     from sage_slide_reading.reader.export import holder
     from sage_slide_reading.reader.person import NOW, Now
 
@@ -101,7 +101,7 @@ def _state(request: Request, folder: Path) -> str:
 
 @router.get("")
 def list_readings(path: str, request: Request) -> list[dict[str, Any]]:
-    """List a slide's readings, newest first, from here and from the `--root` folders."""
+    """List a slide's readings, newest first, from this server and the `--root` folders."""
     from mcp_servers.slides.slide import slide_name
     from sage_slide_reading.reader.export import geojson_name
 
@@ -129,14 +129,15 @@ def list_readings(path: str, request: Request) -> list[dict[str, Any]]:
 
 @router.get("/one")
 def show_reading(path: str, reading: str, request: Request) -> dict[str, Any]:
-    """Show the path of a reading over its slide so far, and the reader's current activity.
+    """Show a reading's path over its slide so far, and the reader's current activity.
 
     `reading` is its name if started from a page, or its folder below a `--root` folder.
 
     Raises
     ------
     InputError
-        If there is no such reading, it is of another slide, or its trace does not fit; status 422.
+        If there is no such reading, it is for another slide, or its trace does not fit; the
+        response has status 422.
     """
     from sage.core.llm.trace import read_trace
     from sage_slide_reading.reader.path import path_of
@@ -195,8 +196,9 @@ def start(asking: Asking, request: Request) -> dict[str, str]:
     Raises
     ------
     InputError
-        If the question is invalid, the person's daily slide quota is used up, somebody already
-        controls this slide's view, or too many readings are running; status 422.
+        If the question is invalid, the person's daily slide quota is used up, somebody
+        already controls this slide's view, or too many readings are running; the response has
+        status 422.
     """
     site: Site = request.app.state.site
     slide = slide_file(request, asking.slide)
@@ -243,7 +245,8 @@ def say(word: Word, request: Request) -> dict[str, bool]:
     Raises
     ------
     InputError
-        If the reading is not running, or the change cannot be made; status 422.
+        If the reading is not running, or the change cannot be made; the response has status
+        422.
     """
     from sage_slide_reading.reader.person import MOST_SAID, NOW, SAID, Said
     from sage_slide_reading.reader.person import say as leave
@@ -272,7 +275,7 @@ def say(word: Word, request: Request) -> dict[str, bool]:
 
 
 class Named(Strict):
-    """A reading."""
+    """Request that names a reading."""
 
     reading: str
 

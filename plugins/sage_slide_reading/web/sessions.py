@@ -1,4 +1,4 @@
-"""Sessions: recording of where a reader looks on a slide, listing, replay, and deletion."""
+"""Sessions: recording where a reader looks on a slide, listing, replay, and deletion."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ AGREED = "The reader agreed to be recorded."
 
 
 class Begun(Strict):
-    """Settings of a new recording: reader, slide, screen and task."""
+    """Settings for a new recording: reader, slide, screen and task."""
 
     slide: str
     reader: str = Field(min_length=1, max_length=80)
@@ -49,7 +49,7 @@ class Begun(Strict):
 
 
 class Looked(Strict):
-    """View of the screen from `t` on; `zoom` is pixels of the screen per level-0 pixel."""
+    """View on the screen from `t` on; `zoom` is screen pixels per level-0 pixel."""
 
     t: float
     kind: str = Field(max_length=10)
@@ -61,7 +61,7 @@ class Looked(Strict):
 
 
 class Batch(Strict):
-    """Events in order, from the number of the first."""
+    """Events in order, starting at the number of the first event."""
 
     first: int = Field(ge=0)
     events: tuple[Looked, ...] = Field(max_length=BATCH)
@@ -73,12 +73,12 @@ def _recordings(folder: Path) -> Recordings:
 
 
 def recordings(request: Request) -> Recordings:
-    """Return the folder of recorded sessions."""
+    """Return the store of recorded sessions below the runs."""
     return _recordings(request.app.state.site.settings.runs_dir / FOLDER)
 
 
 def find_session(request: Request, name: str) -> Path:
-    """Find the file of a session.
+    """Find a session's file.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def may_see(request: Request, name: str) -> bool:
 
 
 def _own(request: Request, name: str) -> None:
-    """Refuse access to another person's session, if people are named, except to administrators."""
+    """Refuse access to another person's session, if people are identified, except for admins."""
     if not request.app.state.site.people.identified or Role.ADMINISTER in roles(request):
         return
     if not _is_own(request, name):
@@ -122,7 +122,7 @@ def _owner(request: Request, name: str) -> Path:
 
 @router.get("")
 def list_sessions(request: Request) -> list[dict[str, Any]]:
-    """List this machine's latest sessions that the person may see."""
+    """List the latest sessions on this machine that the person may see."""
     folder = recordings(request).folder
     found = []
     names = sorted(
@@ -171,13 +171,14 @@ def begin(begun: Begun, request: Request) -> dict[str, str]:
 
 @router.post("/{name}/events")
 def append(name: str, batch: Batch, request: Request) -> dict[str, int]:
-    """Store events of a session durably, and return its number of events.
+    """Store a session's events durably, and return its number of events.
 
     Raises
     ------
     InputError
-        If there is no such session, an event is invalid, events before the batch are missing, or
-        the session is full; the response has status 422, and nothing of the batch is kept.
+        If there is no such session, an event is invalid, events before the batch are missing,
+        or the session is full; the response has status 422, and nothing from the batch is
+        kept.
     """
     path = find_session(request, name)
     _own(request, name)

@@ -19,7 +19,7 @@ MEDIAN_AREA_PX = (70.0, 270.0)
 """Range of median nuclear area after scaling: 17 to 67 µm² at 0.5 µm per pixel, as in organs."""
 WHITE = 245.0
 MIRROR_PX, SEAM_PX = 5.0, 3
-"""Distances from a mirrored border and from the seam of two cutouts where labels are ignored."""
+"""Distances from a mirrored border and from a seam between cutouts where labels are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Tile:
 
 
 def read_tiles(folder: Path, mpp: float | None = None) -> list[Tile]:
-    """Read pairs NAME.png (or .tif) and NAME_labels.png from a folder, ordered by name.
+    """Read pairs NAME.png (or .tif) and NAME_labels.png from a folder, sorted by name.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def read_tiles(folder: Path, mpp: float | None = None) -> list[Tile]:
 
 
 def content_hash(tiles: list[Tile]) -> str:
-    """Compute the SHA-256 over names, pixels, and labels of tiles in order."""
+    """Compute the SHA-256 over the names, pixels, and labels of tiles, in order."""
     digest = hashlib.sha256()
     for tile in tiles:
         digest.update(tile.name.encode())
@@ -123,7 +123,7 @@ def unit_vector(values: AnyArray) -> F32:
 
 
 def noise_field(shape: tuple[int, int], rng: np.random.Generator, fibers: bool) -> F32:
-    """Draw smooth noise of zero mean and unit spread, stretched in one direction if `fibers`."""
+    """Draw smooth noise with zero mean and unit spread, stretched in one direction if `fibers`."""
     grain = float(np.exp(rng.uniform(np.log(1.5), np.log(24.0))))
     side = int(np.hypot(*shape)) + 8
     rows = max(3, int(side / (grain * (rng.uniform(3, 8) if fibers else 1))))
@@ -138,10 +138,11 @@ def noise_field(shape: tuple[int, int], rng: np.random.Generator, fibers: bool) 
 
 
 def dyed_anew(image: U8, labels: I32, depth: F32, rng: np.random.Generator) -> F32:
-    """Compute optical densities (H, W, 3) of the tile with other dyes, chromatin, and background.
+    """Compute a tile's optical densities (H, W, 3) with other dyes, chromatin, and background.
 
-    Density up to the background's level is treated as cytoplasm and fibers and gets an eosin-like
-    color; the excess is treated as hematoxylin. Single nuclei become paler, darker or vesicular.
+    Density up to the background's level is treated as cytoplasm and fibers and gets an
+    eosin-like color; the excess is treated as hematoxylin. Single nuclei become paler, darker
+    or vesicular.
 
     Parameters
     ----------
@@ -217,7 +218,7 @@ def simulate_scanner(density: F32, rng: np.random.Generator) -> U8:
 def cut_example(
     tile: Tile, height: int, width: int, rng: np.random.Generator
 ) -> tuple[U8, I32, F32]:
-    """Cut a rotated, scaled patch from a tile, and return image, labels, and weight.
+    """Cut a rotated, scaled patch from a tile; return image, labels, and weight.
 
     Parameters
     ----------
@@ -272,8 +273,8 @@ def cut_example(
 def example(tiles: list[Tile], rng: np.random.Generator, side: int = SIDE) -> tuple[U8, F32, F32]:
     """Make an example: image (side, side, 3), targets (4, side, side), and weight (side, side).
 
-    Up to four cutouts of different tiles fill it, so that large nuclei, empty areas, and
-    crowded areas occur close together.
+    It combines up to four cutouts from different tiles, so that large nuclei, empty areas,
+    and crowded areas occur close together.
     """
     image = np.zeros((side, side, 3), dtype=np.float32)
     goal = np.zeros((4, side, side), dtype=np.float32)
@@ -302,9 +303,10 @@ def example(tiles: list[Tile], rng: np.random.Generator, side: int = SIDE) -> tu
 def split_tiles(tiles: list[Tile], seed: int, share: float = 0.2) -> tuple[list[Tile], list[Tile]]:
     """Split tiles into training and held-out sets, keeping clusters of similar tiles together.
 
-    Tiles from one slide look alike, and neighbors of training tiles are not an independent test.
-    Clusters are based on median color, its spread, and nuclear size (k-means, one cluster per ten
-    tiles, at least five); they are held out in an order drawn by the seed until `share` is reached.
+    Tiles from one slide look alike, and neighbors of training tiles are not an independent
+    test. Clusters are based on median color, its spread, and nuclear size (k-means, one
+    cluster per ten tiles, at least five); they are held out in an order set by the seed until
+    `share` is reached.
     """
     from scipy.cluster.vq import kmeans2
 

@@ -1,4 +1,4 @@
-"""Scores of segmented nuclei against labels, and a simple baseline method."""
+"""Scores for segmented nuclei against labels, and a simple baseline method."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MATCH_IOU = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Agreement of an image's nuclei with its labels.
+    """Agreement between an image's nuclei and its labels.
 
-    `f1` counts pairs that overlap by more than half of their union, each nucleus in at most one
-    pair; `dice` is computed on pixels; `aji` is the aggregated Jaccard index (Kumar et al., IEEE
-    Transactions on Medical Imaging 2017); `pq` is the panoptic quality (Kirillov et al., CVPR
-    2019).
+    `f1` counts pairs that overlap by more than half of their union, with each nucleus in at
+    most one pair; `dice` is computed on pixels; `aji` is the aggregated Jaccard index (Kumar
+    et al., IEEE Transactions on Medical Imaging 2017); `pq` is the panoptic quality (Kirillov
+    et al., CVPR 2019).
     """
 
     f1: float
@@ -33,7 +33,7 @@ class Scores:
 
 
 def overlaps(truth: AnyArray, found: AnyArray) -> tuple[F64, F64, F64]:
-    """Count the shared pixels of each pair of labels, (n, m), and their areas, (n,) and (m,)."""
+    """Count the shared pixels for each pair of labels, (n, m), and their areas, (n,) and (m,)."""
     first, a = np.unique(truth, return_inverse=True)
     second, b = np.unique(found, return_inverse=True)
     table = np.zeros((len(first), len(second)))
@@ -44,7 +44,7 @@ def overlaps(truth: AnyArray, found: AnyArray) -> tuple[F64, F64, F64]:
 
 
 def score(truth: AnyArray, found: AnyArray) -> Scores:
-    """Score an image from two label maps of the same shape, 0 outside nuclei."""
+    """Score an image from two label maps with the same shape, 0 outside nuclei."""
     shared, areas, others = overlaps(truth, found)
     both = int(((truth > 0) & (found > 0)).sum())
     pixels = int((truth > 0).sum()) + int((found > 0).sum())
@@ -70,7 +70,7 @@ def score(truth: AnyArray, found: AnyArray) -> Scores:
 
 
 def otsu_watershed(image: U8, mpp: float) -> I32:
-    """Label nuclei by Otsu's threshold of the whole image, splitting touching ones by depth."""
+    """Label nuclei by Otsu's threshold for the whole image, splitting touching nuclei by depth."""
     import cv2
 
     density = cv2.GaussianBlur(nuclear_density(image), (0, 0), max(0.4, 0.5 / mpp))

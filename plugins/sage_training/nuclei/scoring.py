@@ -1,4 +1,4 @@
-"""Scores of nuclei on labeled tiles, per organ, next to the simplest method."""
+"""Nuclei scores on labeled tiles, per organ, next to the simplest method."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sage_training.nuclei.scores import Scores, otsu_watershed, score
 
 MPP = 0.5
 MEDIAN_AREA_UM2 = 40.0
-"""Assumed median nuclear area of a tile without a pixel size."""
+"""Median nuclear area assumed for a tile without a pixel size."""
 BASELINE, CLASSICAL = "otsu_watershed", "classical"
 FIGURES = ("f1", "dice", "aji", "pq")
 Method = Callable[[U8], AnyArray]
@@ -29,12 +29,12 @@ TCGA_SITES = {
     "stomach": ("BR", "KB", "RD", "VQ"),
     "head and neck": ("CR", "CV"),
 }
-"""Organ by the tissue source site in a TCGA barcode, for the sites of common test sets."""
+"""Organ by the tissue source site in a TCGA barcode, for sites in common test sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class TileScores:
-    """Scores of each method on one tile, and the tile's organ."""
+    """Each method's scores on a tile, and the tile's organ."""
 
     name: str
     organ: str
@@ -64,7 +64,7 @@ def at_working_size(tile: Tile) -> U8:
 
 
 def own_methods() -> dict[str, Method]:
-    """Segment images at 0.5 µm per pixel by Otsu + watershed and by the classical method."""
+    """Return the Otsu + watershed and classical segmenters, for images at 0.5 µm per pixel."""
     return {
         BASELINE: lambda image: otsu_watershed(image, MPP),
         CLASSICAL: lambda image: segment(image, MPP).labels,
@@ -89,7 +89,7 @@ def score_tiles(tiles: list[Tile], methods: Mapping[str, Method]) -> list[TileSc
 
 
 def means(scored: list[TileScores], method: str) -> dict[str, float]:
-    """Average each metric of a method over tiles."""
+    """Average each of a method's metrics over tiles."""
     own = [tile.methods[method] for tile in scored]
     return {name: round(float(np.mean([getattr(s, name) for s in own])), 4) for name in FIGURES}
 
@@ -100,7 +100,7 @@ def below_baseline(scored: list[TileScores], method: str) -> list[str]:
 
 
 def megapixels_per_cpu_second(method: Method, tiles: list[Tile]) -> float:
-    """Compute megapixels at 0.5 µm per pixel over processor seconds of all threads."""
+    """Compute megapixels at 0.5 µm per pixel, divided by processor seconds across all threads."""
     images = [at_working_size(tile) for tile in tiles]
     method(images[0])  # compiled and loaded
     began = time.process_time()
@@ -111,7 +111,7 @@ def megapixels_per_cpu_second(method: Method, tiles: list[Tile]) -> float:
 
 
 def by_organ(scored: list[TileScores]) -> dict[str, list[TileScores]]:
-    """Group tiles by organ, ordered by name, with all tiles at the end."""
+    """Group tiles by organ, sorted by name, with the group of all tiles last."""
     organs = sorted({tile.organ for tile in scored})
     groups = {name: [tile for tile in scored if tile.organ == name] for name in organs}
     return groups | {"all": scored} if len(organs) > 1 else {"all": scored}

@@ -1,4 +1,4 @@
-"""Training of the nuclei network from labeled tiles to safetensors with a card."""
+"""Training of the nuclei network, from labeled tiles to a safetensors file with a card."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ AVERAGE = 0.995
 
 
 def loss(out: Tensor, goal: Tensor, weight: Tensor) -> Tensor:
-    """Compute cross-entropy and Dice of the nucleus, and squared errors of depth and position."""
+    """Compute cross-entropy and Dice loss for nuclei, and squared errors of depth and position."""
     logit, depth, place = out[:, 0], out[:, 1], out[:, 2:]
     nucleus = goal[:, 0]
     total = weight.sum().clamp(min=1.0)

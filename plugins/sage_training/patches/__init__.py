@@ -1,3 +1,3 @@
-"""Training of patch classifiers, as a separate suite of tools."""
+"""Training of patch classifiers, as a separate tool suite."""
 
 TOOL_MODULES = ("train",)

@@ -1,4 +1,4 @@
-"""Matching of label files to slides by their full name, never by guessing."""
+"""Matching label files to slides by their full name, never by guessing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from sage.core.errors import InputError
 
 IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".svs", ".ndpi", ".mrxs", ".scn", ".bif")
-"""File name endings of training images."""
+"""File name extensions of training images."""
 
 
 def bare(name: str) -> str:
@@ -22,16 +22,16 @@ def bare(name: str) -> str:
 
 
 def pair(outlines: Iterable[Path], slides: Iterable[Path], place: str) -> dict[Path, Path]:
-    """Find the slide of each outline file.
+    """Find the slide for each outline file.
 
-    The names must match (P1.s1.geojson or P1.s1.svs.geojson, P1.s1.svs). The part before
-    the first dot is enough if exactly one slide and one outline file share it. `place` is the
+    The names must match (P1.s1.geojson or P1.s1.svs.geojson, P1.s1.svs). The part before the
+    first dot is enough if exactly one slide and one outline file share it. `place` is the
     name of the slide folder in messages.
 
     Raises
     ------
     InputError
-        If there is no such slide, more than one, or another file has its outlines too.
+        If there is no such slide, more than one, or another file also has its outlines.
     """
     files, found = sorted(outlines), [s for s in sorted(slides) if s.suffix.lower() in IMAGES]
     whole: dict[str, list[Path]] = defaultdict(list)
@@ -85,7 +85,7 @@ def _first(file: Path) -> str:
 
 
 def read_patients(path: Path, shown: str) -> dict[str, str]:
-    """Read each slide's patient from a CSV with these columns, removing image endings from slides.
+    """Read each slide's patient from a CSV with these columns, removing image extensions.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Training and held-out tiles of a patch classifier, split by patient."""
+"""Training and held-out tiles for a patch classifier, split by patient."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from mcp_servers.slides.arrays import AnyArray
 
 Splits = list[tuple[AnyArray, AnyArray]]
 DRAWS = 10
-"""Seeds tried for each number of folds."""
+"""Number of seeds to try for each number of folds."""
 
 
 def splits_by_patient(y: AnyArray, patients: AnyArray, most: int, seed: int) -> Splits:
     """Split indices into training and held-out parts by patient; empty if impossible.
 
-    Every class stays in every training part. A draw that puts all patients of a class into
-    one fold is repeated, then with fewer folds, then with more (one patient per fold keeps every
-    class that two patients have), up to `most`.
+    Every class stays in every training part. If a draw puts all patients with a class into
+    one fold, the split is repeated with another draw, then with fewer folds, then with more,
+    up to `most`. With one patient per fold, every class that two patients have is kept.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def splits_by_patient(y: AnyArray, patients: AnyArray, most: int, seed: int) -> 
 
 
 def why_none(y: AnyArray, patients: AnyArray, classes: list[str]) -> str:
-    """Explain why nothing could be held out."""
+    """Explain why no patients could be held out."""
     alone = [n for i, n in enumerate(classes) if len(np.unique(patients[y == i])) < 2]
     if alone:
         reason = (

@@ -24,7 +24,7 @@ IGNORED = ("", "ignore", "ignore*")
 
 @dataclass
 class Patches:
-    """Tiles with features, label, slide, and corner, and the files that gave none."""
+    """Tiles with features, label, slide, and corner, and the files that yielded none."""
 
     features: F32
     labels: list[str]
@@ -59,7 +59,7 @@ class Labelled:
 
 
 def gather_labels(given: PatchTrainInput, context: ToolContext, notes: list[str]) -> list[Labelled]:
-    """Find the training files, adding to `notes` what is left out.
+    """Find the training files, adding notes about omissions to `notes`.
 
     Raises `InputError` if none exist or they cannot be paired.
     """
@@ -71,7 +71,7 @@ def gather_labels(given: PatchTrainInput, context: ToolContext, notes: list[str]
 
 
 def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -> Patches:
-    """Encode labeled tiles of all files; raises `InputError` if there are none."""
+    """Encode labeled tiles from all files; raises `InputError` if there are none."""
     from mcp_servers.slides.slide import Slide
     from sage_foundation.patches import encode_corners
 
@@ -117,9 +117,9 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
 def gather_outlines(
     given: PatchTrainInput, context: ToolContext, notes: list[str]
 ) -> list[Labelled]:
-    """Pair slides with the classified outlines in the GeoJSON file of the same name.
+    """Pair slides with the classified outlines in the GeoJSON file with the same name.
 
-    Notes on features that cannot be used are added to `notes`.
+    Notes about features that cannot be used are added to `notes`.
     """
     from mcp_servers.formats.geojson import read_polygons
 
@@ -167,7 +167,7 @@ def gather_folders(given: PatchTrainInput, context: ToolContext) -> list[Labelle
 def _tiles(
     slide: Slide, source: list[Polygon] | str, given: PatchTrainInput
 ) -> tuple[I64, list[str], Any]:
-    """Cut tiles within outlines, or from a whole image; return corners, labels, and the grid."""
+    """Cut tiles inside outlines, or from a whole image; return corners, labels, and the grid."""
     from mcp_servers.pathology.tiles import TilesInput, every_tile
 
     tiles = TilesInput(slide=str(slide.path), tile_px=given.tile_px, at_mpp=given.at_mpp)
@@ -187,10 +187,10 @@ def _tiles(
 
 
 def _share(polygons: list[Polygon], corners: I64, size: int, scale: float, slide: Slide) -> F64:
-    """Compute the (n,) share of each square in the polygons, masking only their bounding box.
+    """Compute the (n,) fraction of each square covered by the polygons.
 
-    The mask's cells match those of a mask of the whole slide: its corner is at an even cell, so
-    rounding to cells gives the same result.
+    Only the polygons' bounding box is masked. The mask's cells match those of a mask of the
+    whole slide: its corner is at an even cell, so rounding to cells gives the same result.
     """
     from mcp_servers.slides.geometry import Polygon, measure_coverage, rasterize
 
@@ -211,7 +211,7 @@ def _share(polygons: list[Polygon], corners: I64, size: int, scale: float, slide
 
 
 def sample_per_label(labels: list[str], most: int, rng: Any) -> list[int]:
-    """Sample at most `most` items of each label at random, keeping their order."""
+    """Sample at most `most` items per label at random, keeping their order."""
     out: list[int] = []
     for name in sorted(set(labels)):
         own = np.flatnonzero([label == name for label in labels])

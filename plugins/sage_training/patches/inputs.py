@@ -1,4 +1,4 @@
-"""Training inputs of a patch classifier."""
+"""Training inputs for a patch classifier."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sage_foundation.encoders import EncoderName
 
 
 class PatchTrainInput(Given):
-    """Labeled regions or images, the encoder, and how tiles are cut."""
+    """Labeled regions or images, the encoder, and the tiling options."""
 
     slides: SlidePath = Field(
         description="Folder of slides (or one slide) that `regions` outline; without regions, a "

@@ -1,4 +1,4 @@
-"""Training of a patch classifier from a pathologist's outlines or from sorted images."""
+"""Training of a patch classifier from a pathologist's outlines or sorted images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ClassScore(BaseModel):
-    """Scores of a class on tiles of patients that the fold's model did not see."""
+    """A class's scores on tiles from patients excluded from training in each fold."""
 
     name: str
     patches: int
@@ -203,7 +203,7 @@ def _patients(
 def _cross_validated(
     given: PatchTrainInput, features: F32, y: AnyArray, splits: Splits, classes: int
 ) -> AnyArray:
-    """Compute held-out probabilities (n, k) from models that did not see the patient."""
+    """Compute held-out probabilities (n, k) from models trained without the tile's patient."""
     import numpy as np
 
     from sage_foundation.patches import fit_head

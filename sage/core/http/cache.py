@@ -1,4 +1,4 @@
-"""A disk cache for the responses of services, with expiry; a damaged entry counts as a miss."""
+"""Disk cache for service responses, with expiry; a damaged entry counts as a miss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DiskCache:
     ----------
     folder : created on the first write
     max_age : seconds for which a response remains valid
-    max_bytes : size beyond which the oldest entries are deleted until 90% of it remains
+    max_bytes : size above which the oldest entries are deleted until 90% of it remains
     """
 
     def __init__(
@@ -37,17 +37,17 @@ class DiskCache:
 
     @staticmethod
     def key(service: str, method: str, url: str, params: object, body: object) -> str:
-        """Compute the cache key of a request.
+        """Compute a request's cache key.
 
         Returns
         -------
-        SHA-256 in hexadecimal, which names the entry's file.
+        SHA-256 in hexadecimal, used as the entry's file name.
         """
         text = json.dumps([service, method, url, params, body], sort_keys=True, default=str)
         return hash_text(text)
 
     def get(self, key: str, max_age: float | None = None) -> bytes | None:
-        """Return the stored body, or None if there is no entry or it is expired or damaged."""
+        """Return the stored body, or None if the entry is missing, expired or damaged."""
         try:
             raw = self._path(key).read_bytes()
         except OSError:

@@ -43,10 +43,11 @@ USER_AGENT = "SAGE/0.1 (computational pathology literature client)"
 class Policy:
     """Limits on time and response size, in seconds and bytes.
 
-    `deadline` limits a call including all its retries; `attempt` limits a single attempt from first
-    to last byte, so that a server which sends bytes very slowly cannot block a run. `longest_wait`
-    is the longest `Retry-After` that is honored; a longer one ends the call. `patience` is the
-    longest wait for a slot under the service's rate limit (None: as long as the deadline allows).
+    `deadline` limits a call including all its retries; `attempt` limits a single attempt from
+    first to last byte, so that a server which sends bytes very slowly cannot block a run.
+    `longest_wait` is the longest `Retry-After` that is honored; a longer delay ends the call.
+    `patience` is the longest wait for a slot under the service's rate limit (None: as long as
+    the deadline allows).
     """
 
     attempts: int = 4
@@ -81,7 +82,7 @@ class Request:
 
 @dataclass
 class Usage:
-    """Counts of the requests sent and the cache hits within a block."""
+    """Counts of requests sent and cache hits within a block."""
 
     requests: int = 0
     cached: int = 0
@@ -104,8 +105,8 @@ def meter_requests() -> Iterator[Usage]:
 class ServiceClient:
     """A client that fetches from many services, each at its own rate, and caches responses on disk.
 
-    A client belongs to one event loop. `fetch` returns what `read` made of the body, or raises a
-    `ServiceError`; no other exception is raised for anything a server does.
+    A client belongs to one event loop. `fetch` returns the value that `read` produced from
+    the body, or raises `ServiceError`; nothing that a server does causes any other exception.
     """
 
     def __init__(
@@ -134,15 +135,15 @@ class ServiceClient:
         """Send `request` and return its response as parsed by `read`.
 
         `read` receives the body and raises `SourceChanged` if it does not recognize the format;
-        ValueError, KeyError and TypeError are converted to it. Only a body that was read
+        ValueError, KeyError and TypeError are converted to it. Only a body that was parsed
         successfully is cached. A body cut off mid-transfer is retried; a complete but unreadable
         response is retried once, since proxies sometimes answer 200 with an error page.
 
         Raises
         ------
         Unavailable
-            If there is no usable response: the breaker is open, the deadline passed, or the service
-            refused.
+            If there is no usable response: the breaker is open, the deadline passed, or the
+            service refused.
         OverBudget
             If the service's rate limit has no slot within `patience` seconds.
         SourceChanged
@@ -295,7 +296,7 @@ class ServiceClient:
     async def _send(
         self, request: Request, mark_sent: Callable[[], None]
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Send a request and return status, headers and body; call `mark_sent` when it is sent.
+        """Send a request and return status, headers and body; call `mark_sent` once it is sent.
 
         Redirects are followed only on the same host.
         """
@@ -403,7 +404,7 @@ class BlockingClient:
 
 
 def _describe_error(problem: Exception) -> str:
-    """Describe a connection error in plain words."""
+    """Describe a connection error in plain language."""
     import httpx
 
     said = {
@@ -425,7 +426,7 @@ def _tell(state: RetryCallState) -> None:
 
 
 class _asked_to_wait(wait_base):  # noqa: N801 - as tenacity names them
-    """A tenacity wait strategy that uses the pause requested by the service."""
+    """Tenacity wait strategy that uses the pause requested by the service."""
 
     def __call__(self, retry_state: RetryCallState) -> float:
         outcome = retry_state.outcome
@@ -453,7 +454,10 @@ def understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
 
 
 def _may_be_transient(body: bytes) -> bool:
-    """Check whether a retry may fix the body: it is truncated, empty, or an HTML error page."""
+    """Check whether a retry may fix the body.
+
+    This is the case if it is truncated, empty, or an HTML error page.
+    """
     text = body.strip()
     if not text or (text[:1] == b"<" and b"<html" in text[:2000].lower()):
         return True

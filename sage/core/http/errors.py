@@ -1,4 +1,4 @@
-"""Errors of remote services, none of which is the user's fault."""
+"""Errors from remote services, none of which is the user's fault."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ class OverBudget(Unavailable):
 
 
 class SourceChanged(ServiceError):  # noqa: N818
-    """The service responded in an unknown format; `reason` gives the field."""
+    """The service responded in an unknown format; `reason` names the field."""

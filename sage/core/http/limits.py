@@ -13,7 +13,7 @@ from sage.core import clock
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit of `requests` in any window of `per` seconds, and of `concurrency` at once."""
+    """A limit of `requests` in any window of `per` seconds, and of `concurrency` in parallel."""
 
     requests: int
     per: float = 1.0
@@ -23,10 +23,10 @@ class Limit:
 class Throttle:
     """A throttle that allows at most `requests` requests in any window of `per` seconds.
 
-    It keeps two sliding logs in milliseconds. Reservations, in order of arrival, tell a caller how
-    long it would wait before it commits to waiting. The times at which requests were really sent
-    decide when the next one may go out. The two differ if connecting takes time: a request that was
-    sent late delays those behind it.
+    It keeps two sliding logs in milliseconds. Reservations, in order of arrival, determine
+    how long a caller would wait, before it commits to waiting. The times at which requests
+    were actually sent determine when the next request may be sent. The two differ if
+    connecting takes time: a request that was sent late delays those behind it.
     """
 
     def __init__(self, limit: Limit) -> None:
@@ -50,7 +50,7 @@ class Throttle:
         return wait
 
     def still_to_wait(self) -> float:
-        """Return the seconds until another request may be sent, judging by those already sent."""
+        """Return the seconds until another request may be sent, based on those already sent."""
         return max(0.0, self._next_allowed() / 1000 - clock.monotonic())
 
     def sent(self) -> None:
@@ -125,12 +125,12 @@ class Breaker:
             self._open_until = clock.monotonic() + self.cool_off
 
     def abandoned(self) -> None:
-        """Record a call that ended without a verdict on the service (canceled, no slot)."""
+        """Record a call that ended without evidence about the service (canceled, no slot)."""
         self._probing = False
 
 
 class Gate:
-    """The throttle, breaker and concurrency limit of a service, shared by all its callers."""
+    """A service's throttle, breaker and concurrency limit, shared by all its callers."""
 
     def __init__(self, limit: Limit, breaker: Breaker) -> None:
         self.throttle = Throttle(limit)

@@ -1,4 +1,4 @@
-"""An event loop in its own thread, which lets synchronous callers use asynchronous clients."""
+"""Event loop in its own thread, which lets synchronous callers use asynchronous clients."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ T = TypeVar("T")
 class Runner:
     """Runs coroutines on a private loop, from any thread, even from inside another loop.
 
-    The loop lives as long as the runner, so rate limits, breakers and connections persist between
-    calls. The daemon thread starts on first use.
+    The loop lives as long as the runner, so rate limits, breakers and connections persist
+    between calls. The daemon thread starts on first use.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Runner:
             raise
 
     def close(self) -> None:
-        """Stop the loop; a later call of `run` starts a new one."""
+        """Stop the loop; a later call to `run` starts a new loop."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None

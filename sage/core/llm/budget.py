@@ -1,4 +1,4 @@
-"""Model costs, reserved before each call and settled after it, shared by concurrent callers."""
+"""Model costs, reserved before each call, settled afterward, and shared by concurrent callers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BudgetError(FaultError):
 
 @contextmanager
 def step(node: str, hypothesis: str = "") -> Iterator[None]:
-    """Attribute the model calls made within the block to this step of a run."""
+    """Attribute model calls made within the block to this step of a run."""
     token = _step.set((node, hypothesis))
     try:
         yield
@@ -128,7 +128,7 @@ class Reservation:
             self._meter._close(self.usd, charge)
 
     def release(self) -> None:
-        """Release the reservation because nothing was paid."""
+        """Release the reservation, because nothing was paid."""
         if self._open:
             self._open = False
             self._meter._close(self.usd, None)

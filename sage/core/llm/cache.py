@@ -1,4 +1,4 @@
-"""A content-addressed cache of model replies, so that no call is paid for twice."""
+"""Content-addressed cache for model replies, so that no call is paid for twice."""
 
 from __future__ import annotations
 

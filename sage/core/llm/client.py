@@ -1,10 +1,10 @@
-"""A client for language models from OpenAI, Azure, and any server that speaks their protocol.
+"""Client for language models from OpenAI, Azure, and any server that speaks their protocol.
 
-Replies are streamed; the wait for the first token and every silence after it are bounded. The
-maximum cost of a call is reserved from the run's budget before the call and settled after it; a
-generation that ran out of time is charged as well and never retried automatically; one that broke
-off is charged and asked for once more. A reply that continues past its limit is cut off, so no
-reply costs more than twice the amount reserved for it.
+Replies are streamed; the wait for the first token and any later silence are limited. The
+maximum cost of a call is reserved from the run's budget before the call and settled after
+it. A generation that ran out of time is charged as well and never retried automatically;
+an interrupted reply is charged and requested once more. A reply that continues past its
+limit is cut off, so no reply costs more than twice the amount reserved for it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ MALFORMED = (ValueError, TypeError, KeyError, AttributeError)
 BACKOFF = wait_exponential(multiplier=0.5, max=8.0)
 """Seconds before each retry if the server does not specify a delay: 0.5, 1, 2, 4, 8."""
 UNBOUNDED_REPLY = 8192
-"""Tokens reserved for a reply of a model without `max_tokens`; with a budget, also its limit."""
+"""Tokens reserved for a reply without a `max_tokens` limit; with a budget, also its limit."""
 PAST_LIMIT = 2
 """Multiple of the limit at which a reply is cut off, since counting tokens by bytes is inexact."""
 LONGEST_REPLY = 8_000_000
@@ -79,10 +79,10 @@ class Endpoint(Strict):
     ----------
     base_url : the server's address up to `/v1`; with `api_version`, Azure's resource address
     api_key : sent with every call; local servers need none
-    api_version : makes it an Azure endpoint, whose deployments are named as the models
+    api_version : makes it an Azure endpoint, where deployments have the models' names
     timeout_s : longest wait in seconds for the first token of a reply
-    stall_s : longest silence in seconds within a reply; its total is bounded by its tokens
-    retries : how often a request that was not served is sent again
+    stall_s : longest silence in seconds within a reply; its total is limited by its tokens
+    retries : maximum number of times a request that was not served is sent again
     concurrency : maximum number of simultaneous calls
     requests_per_minute : maximum number of calls started per minute
     structured : how a schema is requested; if unsupported, the next simpler way is used
@@ -100,7 +100,7 @@ class Endpoint(Strict):
 
     @property
     def address(self) -> str:
-        """The address that prompts go to; OpenAI's only where a chat is requested without one."""
+        """Address to which prompts are sent; OpenAI's if none is set."""
         return self.base_url or egress.OPENAI
 
 
@@ -115,7 +115,7 @@ class Answer:
 
 
 class Model(Protocol):
-    """Interface of a model client, used by agents, extractors and planners."""
+    """Interface for a model client, used by agents, extractors and planners."""
 
     def ask(self, request: Request) -> Answer:
         """Return the model's reply to `request`."""
@@ -144,7 +144,7 @@ class Client:
         self._next_start = 0.0
 
     def ask(self, request: Request) -> Answer:
-        """Return the model's reply, from the cache if it is there.
+        """Return the model's reply, from the cache if available.
 
         Raises
         ------
@@ -383,7 +383,7 @@ class Client:
                 raise BrokenOff(type(error).__name__) from None
 
     def _judge_body(self, call: _Call, error: ErrorBody) -> NoReturn:
-        """Treat an error under a status of success like that error's own status."""
+        """Treat an error in a response with a success status like that error's own status."""
         reason = one_line(error)
         if call.received.has_content:
             raise BrokenOff(reason) from None
@@ -455,7 +455,7 @@ class Client:
 
     @property
     def _official(self) -> bool:
-        """Whether the provider uses `max_completion_tokens`; local servers use `max_tokens`."""
+        """True if the provider uses `max_completion_tokens`; local servers use `max_tokens`."""
         return bool(self.endpoint.api_version) or "api.openai.com" in self.endpoint.address
 
     def _place(self) -> str:
@@ -464,7 +464,7 @@ class Client:
 
 @dataclass(frozen=True)
 class _Call:
-    """A request to a model's server, and its outcome."""
+    """A request to a model server, and its outcome."""
 
     service: openai.AsyncOpenAI
     request: Request
@@ -484,7 +484,7 @@ class _NotServed(Exception):  # noqa: N818 - asked again, or `problem` is raised
 
 
 class _Broken(Exception):  # noqa: N818 - asked once more, or `problem` is raised
-    """A reply broke off before its end."""
+    """A reply was interrupted before its end."""
 
     def __init__(self, problem: Exception) -> None:
         super().__init__(str(problem))
@@ -492,7 +492,7 @@ class _Broken(Exception):  # noqa: N818 - asked once more, or `problem` is raise
 
 
 class _Wire:
-    """Request format of a model's server, learned from the requests that it rejects."""
+    """Request format for a model server, learned from the requests that it rejects."""
 
     def __init__(self, structured: Structured) -> None:
         self.structured = structured
@@ -531,8 +531,8 @@ class _Wire:
     def simplify(self, reason: str, status: int) -> bool:
         """Drop or replace the feature that the server's error names; False if none is left.
 
-        Servers answer what they do not support with 400, 404, 415, 422 or 501; a 422 that names
-        nothing is of the schema.
+        Servers report unsupported features with 400, 404, 415, 422 or 501; a 422 that names
+        nothing refers to the schema.
         """
         if status not in (400, 404, 415, 422, 501):
             return False
@@ -573,7 +573,7 @@ def _with_schema(
 
 
 def _name_model(model: ModelChoice, served: str) -> ModelChoice:
-    """Find the model in the fallback chain that the served name starts with; else the first."""
+    """Find the model in the fallback chain with which the served name starts, or the first."""
     chain = [model]
     while chain[-1].fallback is not None:
         chain.append(chain[-1].fallback)

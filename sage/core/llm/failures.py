@@ -1,4 +1,4 @@
-"""Failures of model calls, each reported as one line with a remedy."""
+"""Model call failures, each reported as one line with a remedy."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active
 
 
 class ModelError(FaultError):
-    """A model's reply cannot be obtained or used; the message explains what to do."""
+    """A model's reply cannot be obtained or used; the message explains the remedy."""
 
 
 class PromptTooLongError(ModelError):
-    """A prompt does not fit the context of the model."""
+    """The prompt does not fit the model's context."""
 
     @classmethod
     def make(cls, agent: str, model: str, reason: str) -> Unavailable:
-        """Say whose prompt it is; a fallback with a longer context may be named."""
+        """Build the error for an agent's prompt; a fallback with a longer context may apply."""
         return Unavailable(
             cls(
                 f"the prompt of agent {agent} is longer than the context of model {model} "
@@ -42,7 +42,7 @@ class Unavailable(Exception):  # noqa: N818 - carries the error to raise when no
 
 
 def one_line(text: object, limit: int = 300) -> str:
-    """Put a provider's message on one line, without control characters, at most `limit` long."""
+    """Put a provider's message on one line of at most `limit` characters, without control codes."""
     plain = re.sub(r"\b(sk|key|Bearer)[-_ ][\w-]{6,}", "(key)", str(text))
     return str(ForeignText(plain, limit))
 
@@ -57,14 +57,14 @@ def provider_reason(error: openai.APIError) -> str:
 
 
 def code_of(error: openai.APIError) -> str:
-    """Extract the provider's code for an error, preferring the innermost."""
+    """Extract the provider's error code, preferring the innermost."""
     body: Any = error.body if isinstance(error.body, dict) else {}
     inner = body.get("innererror") or body.get("error") or {}
     return str(error.code or (inner.get("code") if isinstance(inner, dict) else "") or "")
 
 
 def retry_after(error: openai.APIStatusError) -> float | None:
-    """Return the seconds that the server asks to wait, or None."""
+    """Return the delay in seconds that the server requests, or None."""
     headers = error.response.headers
     try:
         if (milliseconds := headers.get("retry-after-ms")) is not None:
@@ -75,14 +75,15 @@ def retry_after(error: openai.APIStatusError) -> float | None:
 
 
 def connection_lost(error: Exception) -> bool:
-    """Check whether the client's transport failed; its exception's name differs by version."""
+    """Check whether the client's transport failed; the exception's name differs by version."""
     return type(error).__module__.partition(".")[0].startswith("http")
 
 
 def passes(error: openai.APIStatusError) -> bool:
-    """Check whether the same request may succeed later: too many requests, or a server error.
+    """Check whether the same request may succeed later, after rate limiting or a server error.
 
-    A gateway timeout does not count, because the model was already working and is billed for it.
+    A gateway timeout does not count, because the model was already working and is billed for
+    it.
     """
     if error.status_code == 429:
         return code_of(error) not in QUOTA

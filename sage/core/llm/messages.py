@@ -12,15 +12,15 @@ from pydantic import Field
 from sage.core.models import Strict
 
 IMAGE_TOKENS = 1000
-"""Approximate cost of an image with common vision models, used only for estimates."""
+"""Approximate token cost of an image in common vision models, used only for estimates."""
 
 
 class ModelChoice(Strict):
     """A model by name, with its request options.
 
-    `price_in` and `price_out` are USD per million tokens, if the user gave them. `max_tokens`
-    limits a reply, `context` prompt and reply together. `fallback` is used when the model is not
-    available, or its context is too short.
+    `price_in` and `price_out` are USD per million tokens, if the user set them. `max_tokens`
+    limits a reply, and `context` prompt and reply together. `fallback` is used if the model
+    is unavailable or its context is too short.
     """
 
     name: str
@@ -34,9 +34,10 @@ class ModelChoice(Strict):
 
     @property
     def room(self) -> int | None:
-        """Tokens that a prompt may have beside its reply, in the longest context; None if unknown.
+        """Largest prompt, in tokens, that leaves room for the reply; None if unknown.
 
-        A reply gets its `max_tokens`, or a quarter of the context.
+        The context is the longest among the model and its fallbacks. The reply is allotted
+        `max_tokens` or, without it, a quarter of the context.
         """
         if self.context is None:
             return None
@@ -46,26 +47,26 @@ class ModelChoice(Strict):
 
     @property
     def has_prices(self) -> bool:
-        """Whether the model and all its fallbacks have both prices."""
+        """True if the model and all its fallbacks have both prices."""
         here = self.price_in is not None and self.price_out is not None
         return here and (self.fallback is None or self.fallback.has_prices)
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Compute the cost of a call in USD; zero if no price is known."""
+        """Compute the cost of a call in USD; return zero if the price is unknown."""
         return (
             prompt_tokens * (self.price_in or 0.0) + completion_tokens * (self.price_out or 0.0)
         ) / 1e6
 
 
 class Image(Strict):
-    """A picture in a message, as base64 text."""
+    """An image in a message, as base64 text."""
 
     data: str
     media_type: Literal["image/png", "image/jpeg", "image/webp", "image/gif"] = "image/png"
 
 
 class ToolCall(Strict):
-    """A model's request to call a tool; `arguments` is the JSON text that it wrote."""
+    """A model's request to call a tool; `arguments` is the JSON text written by the model."""
 
     id: str
     name: str
@@ -73,7 +74,7 @@ class ToolCall(Strict):
 
 
 class Message(Strict):
-    """A message of a conversation: text, and pictures if the model accepts them."""
+    """A message in a conversation, with text and, if the model accepts them, images."""
 
     role: Literal["system", "user", "assistant", "tool"]
     text: str
@@ -105,19 +106,19 @@ class Message(Strict):
 
     @property
     def tokens(self) -> int:
-        """Approximate number of tokens: a quarter of the bytes, and a fixed number per image."""
+        """Approximate number of tokens: byte count / 4 plus a fixed number per image."""
         asked = sum(len(call.arguments) for call in self.calls)
         return estimate_tokens(self.text) + asked // 4 + IMAGE_TOKENS * len(self.images)
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of a text as a quarter of its bytes, rounded up."""
+    """Estimate the tokens in a text as a quarter of its bytes, rounded up."""
     return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
 @dataclass(frozen=True)
 class Request:
-    """A question to a model.
+    """A request to a model.
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ class Request:
 
     @property
     def tokens(self) -> int:
-        """Approximate number of tokens, with schema and tools."""
+        """Approximate number of tokens, including the schema and tools."""
         more = [part for part in (self.schema, *self.tools) if part]
         tokens = sum(message.tokens for message in self.messages)
         return tokens + sum(estimate_tokens(json.dumps(part)) for part in more)
@@ -170,7 +171,7 @@ class Reply:
         Raises
         ------
         ValueError, TypeError
-            If the text is not such a reply.
+            If the text is not a valid serialized reply.
         """
         fields = json.loads(text)
         fields["calls"] = tuple(ToolCall.model_validate(call) for call in fields.get("calls", ()))

@@ -1,4 +1,4 @@
-"""A reply received from a model's server: assembled, counted, cut off and parsed."""
+"""Assembly of a streamed or complete model reply: token counting, truncation and parsing."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sage.core.progress import report_progress
 
 
 class BrokenOff(Exception):  # noqa: N818 - becomes a fault with its cause
-    """A reply ended before it was complete."""
+    """Error raised when a reply ends before it is complete."""
 
 
 class TooLong(Exception):  # noqa: N818 - becomes a fault with its cause
-    """A reply continued well past the limit that was sent to the server."""
+    """Error raised when a reply runs well past the limit sent to the server."""
 
 
 class ErrorBody(Exception):  # noqa: N818 - becomes a fault with its cause
-    """An error that the server sent in place of a reply, under a status of success."""
+    """An error body that the server sent with a success status instead of a reply."""
 
     def __init__(self, error: object) -> None:
         body = error if isinstance(error, Mapping) else {"message": error}
@@ -36,7 +36,7 @@ class Received:
 
     Parameters
     ----------
-    on_growth : called when more of the reply has arrived; a keep-alive is no more of it
+    on_growth : called when more of the reply has arrived; keep-alive messages do not count
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class Received:
 
     @property
     def has_content(self) -> bool:
-        """Whether any part of a reply has arrived."""
+        """True if any part of a reply has arrived."""
         return self._bytes > 0
 
     async def read(self, raw: Any) -> None:
-        """Read a response to its end, whether it is a stream or a single object."""
+        """Read a response to its end, whether streamed or a single JSON object."""
         if "event-stream" not in raw.headers.get("content-type", ""):
             self._add(json.loads(await raw.http_response.aread()), part="message")
             return
@@ -117,7 +117,7 @@ class Received:
             raise TooLong
 
     def reply(self, asked: str) -> Reply:
-        """Return the reply received so far, estimating its tokens if no usage was reported."""
+        """Build the reply from the data received, estimating tokens if no usage was reported."""
         text = "".join(self._text)
         content, thoughts = split_thoughts(text)
         reasoning = "".join(self._reasoning) or thoughts
@@ -143,7 +143,7 @@ class Received:
 
 
 def _read_content(content: object) -> tuple[str, str]:
-    """Return the text and the reasoning of a message's content, a string or a list of parts."""
+    """Return the text and the reasoning in a message's content, a string or a list of parts."""
     if not isinstance(content, list):
         return (content if isinstance(content, str) else ""), ""
     text, thoughts = [], []

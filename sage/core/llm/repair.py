@@ -1,7 +1,8 @@
-"""Reading of a model's reply: unambiguous slips are repaired and noted, all others are refused.
+"""Parsing of model replies: unambiguous slips are repaired and noted, all others rejected.
 
-Servers and models deviate from the requested JSON in known ways. `read_object` finds the JSON
-object in a text; `fit` fits it to a schema, using only the schema's own complaints.
+Servers and models deviate from the requested JSON in known ways. `read_object` finds the
+JSON object in a text; `fit` fits it to a schema, guided only by the schema's own
+validation errors.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from pydantic import BaseModel, ValidationError
 M = TypeVar("M", bound=BaseModel)
 
 LONGEST_LENIENT = 400_000
-"""Characters up to which malformed JSON is parsed leniently, which is slow."""
+"""Maximum length in characters of malformed JSON that is parsed leniently, which is slow."""
 MOST_ROUNDS = 12
-"""Rounds of repair; a repair can uncover problems below it."""
+"""Maximum number of repair rounds; a repair can uncover problems nested below it."""
 LONGEST_PROBLEMS = 4_000
-"""Characters of the list of problems that is sent back."""
+"""Maximum length in characters of the list of problems sent back to the model."""
 
 _THOUGHTS = re.compile(r"\s*<(think|thinking|reasoning)>(.*?)</\1>", re.DOTALL)
 _CLOSED_ONLY = re.compile(r"(?!\s*(?:\{|```))(.*?)</(?:think|thinking|reasoning)>", re.DOTALL)
@@ -51,19 +52,20 @@ def split_thoughts(text: str) -> tuple[str, str]:
 
 
 def read_object(text: str, notes: list[str] | None = None) -> object:
-    """Parse the JSON object in a reply, with or without text or a code fence around it.
+    """Parse the JSON object in a reply, with or without surrounding text or a code fence.
 
-    Comments, trailing commas, single quotes and unquoted keys are read as JSON5 does. A list
-    with a single object counts as that object.
+    Comments, trailing commas, single quotes and unquoted keys are accepted as in JSON5. A
+    list that contains a single object is read as that object.
 
     Parameters
     ----------
-    notes : receives a note of what had to be repaired
+    notes : list to which a note about each repair is added
 
     Raises
     ------
     ValueError
-        If the reply contains no complete JSON object, more than one, or a number that JSON lacks.
+        If the reply contains no complete JSON object, more than one, or a number that JSON
+        lacks.
     """
     notes = [] if notes is None else notes
     bare = split_thoughts(text)[0].strip().removeprefix("\ufeff")
@@ -87,7 +89,7 @@ def read_object(text: str, notes: list[str] | None = None) -> object:
 
 
 def read_last_object(text: str) -> object | None:
-    """Parse the JSON object at the very end of a text, as of a reply inside its own reasoning."""
+    """Parse the JSON object at the very end of a text, such as a reply inside its own reasoning."""
     bare = text.strip()
     bare = bare.removesuffix("```").rstrip() if bare.endswith("```") else bare
     for found in re.finditer(r"\{", bare[-LONGEST_LENIENT:]):
@@ -110,7 +112,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, strict=False)
 def _parse(
     text: str, notes: list[str] | None = None, *, lenient: bool = True
 ) -> tuple[object, str]:
-    """Parse the JSON value at the beginning of a text; return it and the text after it."""
+    """Parse the JSON value at the start of a text; return it and the remaining text."""
     try:
         value, end = _DECODER.raw_decode(text)
     except json.JSONDecodeError as error:
@@ -128,7 +130,7 @@ def _parse(
 
 
 def _parse_leniently(text: str, strict: ValueError) -> tuple[object, int]:
-    """Parse a value as JSON5 or a literal of Python; return it and its end, or raise `strict`."""
+    """Parse a value as JSON5 or a Python literal; return it and its end, or raise `strict`."""
     import json5
 
     if '"' not in text:
@@ -155,15 +157,15 @@ def fit(
     *,
     drop_unknown: bool = True,
 ) -> M:
-    """Validate a value against a schema, repairing what has only one reading.
+    """Validate a value against a schema, repairing errors that have only one plausible fix.
 
-    Repaired are: the schema's name wrapped around the object, unknown keys (dropped), the case of
-    enumerated values, null for what may be left out, and a single item where a list is expected.
-    Alternatives of a union without a tag are not repaired.
+    Repairs cover the schema's name wrapped around the object, unknown keys (dropped), the
+    case of enumerated values, null for optional fields, and a single item where a list is
+    expected. Alternatives in an untagged union are not repaired.
 
     Parameters
     ----------
-    notes : receives a note of each repair
+    notes : list to which a note about each repair is added
     drop_unknown : whether unknown keys are dropped; an argument of a tool may have been meant
 
     Raises
@@ -197,7 +199,7 @@ def fit(
 
 
 def _unwrap(value: object, model: type[BaseModel], notes: list[str]) -> object:
-    """Take the object out of `{"NAME": {…}}`, or of a call of a function named like the schema."""
+    """Extract the object from `{"NAME": {…}}` or a call to a function named after the schema."""
     fields = set(model.model_fields)
     if not isinstance(value, dict) or fields & set(value):
         return value
@@ -216,7 +218,7 @@ def _unwrap(value: object, model: type[BaseModel], notes: list[str]) -> object:
 
 
 def _repair(value: object, problem: Any) -> str:
-    """Repair a problem in place; return a note of it, empty if there is no unambiguous repair."""
+    """Repair a problem in place; return a note about it, or "" without an unambiguous repair."""
     where = _locate(value, problem["loc"])
     if where is None:
         return ""
@@ -251,7 +253,7 @@ def _repair(value: object, problem: Any) -> str:
 
 
 def _match(given: str, expected: str) -> str | None:
-    """Find the only expected value that differs in case, spaces and hyphens alone."""
+    """Find the only expected value that differs solely in case, spaces and hyphens."""
 
     def plain(text: str) -> str:
         return re.sub(r"[\s_-]+", "_", text.strip().casefold())
@@ -262,7 +264,7 @@ def _match(given: str, expected: str) -> str | None:
 
 
 def _locate(value: object, loc: Sequence[int | str]) -> tuple[Any, Any] | None:
-    """Find the container and the key of a problem; None if it is inside a union without a tag."""
+    """Find the container and key of a problem; return None inside an untagged union."""
     holder: Any = None
     key: int | str = ""
     current: Any = value
@@ -286,7 +288,7 @@ def describe_problems(error: ValidationError) -> str:
 
 
 def join_problems(problems: Sequence[str]) -> str:
-    """Join the problems of a reply, as many as fit, and count the others."""
+    """Join the problems of a reply, including as many as fit and counting the rest."""
     kept: list[str] = []
     for place, problem in enumerate(dict.fromkeys(problems)):
         if kept and sum(map(len, kept)) + len(problem) > LONGEST_PROBLEMS:

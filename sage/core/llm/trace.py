@@ -1,7 +1,8 @@
-"""A record of what agents asked, decided, called and answered, with one JSON object per line.
+"""A record of agents' questions, decisions, calls and answers, with one JSON object per line.
 
-An *episode* is one question to an agent: it runs from its `ask` line to its `end` line, with its
-turns in between. A line contains only the fields of its kind. docs/traces.md documents the fields.
+An *episode* is one question to an agent: it runs from its `ask` line to its `end` line,
+with its turns in between. A line contains only the fields for its kind. docs/traces.md
+documents the fields.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class TraceLine(Strict):
 
 
 class Trace:
-    """A writer that appends trace lines to a file; without a path it records nothing."""
+    """A writer that appends trace lines to a file, or discards them if it has no path."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
@@ -103,7 +104,7 @@ class Trace:
         return Episode(self, agent)
 
     def human(self, agent: str, text: str, hypothesis: str, decision: dict[str, Any]) -> None:
-        """Record a person's decision as an episode of one turn."""
+        """Record a person's decision as a single-turn episode."""
         self.episode(agent).add("human", text=text, decision=decision, hypothesis=hypothesis)
 
     def write(self, line: TraceLine) -> None:
@@ -142,7 +143,7 @@ class Episode:
 
 
 def traced_message(message: Message) -> dict[str, Any]:
-    """Return a message as stored in the trace, with each image replaced by its hash."""
+    """Return a message in the form stored in the trace, with each image replaced by its hash."""
     wired = message.model_copy(update={"images": ()}).wire()
     if message.images:
         wired["images"] = [
@@ -152,12 +153,12 @@ def traced_message(message: Message) -> dict[str, Any]:
 
 
 def read_trace(path: Path) -> list[TraceLine]:
-    """Read the lines of a trace, omitting a last line truncated by a kill.
+    """Read the lines of a trace, ignoring a last line truncated when the process was killed.
 
     Raises
     ------
     InputError
-        If there is no trace, or a line is not a valid trace line.
+        If the trace does not exist, or a line is not a valid trace line.
     """
     try:
         data = path.read_bytes()
@@ -183,16 +184,16 @@ def read_trace(path: Path) -> list[TraceLine]:
 
 
 def list_stand_ins(lines: Iterable[TraceLine]) -> list[tuple[str, str]]:
-    """List node and hypothesis of each question that rules answered because a model could not.
+    """List (node, hypothesis) for each question that rules answered because the model could not.
 
-    The lines are those of a run with a model, which asks rules for nothing else.
+    The lines must come from a run with a model, which uses rules only as a fallback.
     """
     asked = (line for line in lines if line.kind == "ask" and line.reasoner == "rules")
     return list(dict.fromkeys((line.node, line.hypothesis) for line in asked))
 
 
 def episodes(lines: Iterable[TraceLine]) -> list[list[TraceLine]]:
-    """Group the lines by episode, in the order in which the episodes began."""
+    """Group the lines by episode, in the order in which the episodes started."""
     found: dict[str, list[TraceLine]] = {}
     for line in lines:
         found.setdefault(line.episode, []).append(line)

@@ -1,8 +1,8 @@
 """The loop in which an agent works: decide, call a tool or answer, read the result, repeat.
 
-A *policy* makes the decisions: a model, a deterministic rule, or a recorded trace. The loop runs
-the tools, enforces the bounds, has the answer checked, and writes every turn to the trace. A
-question without tools uses the same loop with an empty set of tools.
+A *policy* makes the decisions: a model, a deterministic rule, or a recorded trace. The
+loop runs the tools, enforces the bounds, has the answer checked, and writes every turn to
+the trace. A question without tools uses the same loop with an empty set of tools.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ class Tool(Generic[A]):
 
 
 class Bounds(Strict):
-    """Bounds of an agent for an answer; None means no bound.
+    """Limits on the resources an agent may spend on an answer; None means no limit.
 
-    Tokens, USD and seconds are checked before every turn: a turn in progress is finished.
+    Tokens, USD and seconds are checked before every turn; a turn in progress is always
+    completed.
     """
 
     turns: int = Field(default=20, ge=1)
@@ -77,7 +78,7 @@ DEFAULT_BOUNDS = Bounds()
 
 @dataclass(frozen=True)
 class Spent:
-    """Cost of an answer; tokens and USD are zero for rules."""
+    """Resources spent on an answer; tokens and USD are zero for rules."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -95,8 +96,8 @@ class Spent:
 class Step:
     """A policy's decision: tools to call, a final value, or neither for the reason `refused`.
 
-    `traced` contains the fields of the step's line in the trace; `repaired`, what was repaired in
-    the reply.
+    `traced` contains the fields of the step's line in the trace; `repaired` lists the repairs
+    made to the reply.
     """
 
     calls: tuple[ToolCall, ...] = ()
@@ -109,7 +110,7 @@ class Step:
 
 
 class Policy:
-    """Whatever decides each turn; by default it ignores what it is told in between."""
+    """Base class of policies, which decide each turn; feedback between turns is ignored."""
 
     kind: Literal["model", "rule"] = "model"
 
@@ -118,7 +119,7 @@ class Policy:
         raise NotImplementedError
 
     def observe(self, call: ToolCall, result: object, error: str | None) -> None:
-        """Receive a tool's result, or the reason why it gave none."""
+        """Receive a tool's result, or the reason why it returned none."""
 
     def reconsider(self, reason: str) -> None:
         """Receive the reason why the final value is not acceptable."""
@@ -136,7 +137,7 @@ class Task(Generic[O]):
     check : returns the reasons why an output that matches the schema is not acceptable
     salvage : returns the output to use once the repairs are used up, or None
     author : the model that writes the answer, as context for its validation; None for a rule
-    left_out : what of the input did not fit the model's context
+    left_out : description of the input that did not fit the model's context
     """
 
     agent: str
@@ -152,11 +153,11 @@ class Task(Generic[O]):
     left_out: tuple[str, ...] = ()
 
     def read(self, value: object, notes: list[str]) -> tuple[O | None, str]:
-        """Fit a value to the output schema; return it, or None and what is wrong.
+        """Fit a value to the output schema; return it, or None and a description of the problem.
 
         Parameters
         ----------
-        notes : receives a note of each repair
+        notes : list to which a note about each repair is added
         """
         if isinstance(value, self.returns):
             return value, ""
@@ -176,13 +177,13 @@ class Result(Generic[O]):
 
 
 class UnansweredError(FaultError):
-    """An agent gave no answer; `spent` is the cost of the attempt."""
+    """Error raised when an agent gives no answer; `spent` is the cost of the attempt."""
 
     spent = Spent()
 
 
 class RefusedError(UnansweredError):
-    """Every answer was rejected; `reason` explains why the last one was."""
+    """Error raised when every answer was rejected; `reason` explains the last rejection."""
 
     def __init__(self, agent: str, attempts: int, reason: str) -> None:
         super().__init__(
@@ -194,11 +195,11 @@ class RefusedError(UnansweredError):
 
 
 class UnusableError(UnansweredError):
-    """A model was reachable but gave no usable reply in any of its attempts."""
+    """Error raised when a reachable model gave no usable reply in any attempt."""
 
 
 class BoundError(UnansweredError):
-    """An agent reached one of its bounds without giving an answer."""
+    """Error raised when an agent reaches one of its bounds without giving an answer."""
 
 
 def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Result[O]:
@@ -209,7 +210,7 @@ def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Re
     RefusedError
         If every answer was refused and nothing can be salvaged.
     BoundError
-        If a bound is reached before an answer.
+        If a bound is reached before an answer is given.
     """
     episode = trace.episode(task.agent)
     given = _dump(task.given)
@@ -237,7 +238,7 @@ def take_turns(task: Task[O], policy: Policy, trace: Trace, reasoner: str) -> Re
 
 
 def _dump(value: BaseModel) -> str:
-    """Serialize a value to JSON, leaving characters that UTF-8 cannot encode escaped."""
+    """Serialize a value to JSON, escaping characters that UTF-8 cannot encode."""
     plain = value.model_dump(mode="json", fallback=str, warnings=False)
     text = json.dumps(plain, ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
@@ -446,7 +447,7 @@ class ModelPolicy(Policy):
         return replace(step, spent=spent, model=reply.model, traced=traced)
 
     def _shorten_history(self) -> tuple[str, ...]:
-        """Replace the oldest results of tools by what they held, until the prompt fits."""
+        """Replace the oldest tool results by outlines until the prompt fits."""
         room, shortened = self.request.model.room, []
         for at, message in enumerate(self.request.messages[:-1]):
             if room is None or self.request.tokens <= room:
@@ -459,7 +460,7 @@ class ModelPolicy(Policy):
         return tuple(shortened)
 
     def _place_answer(self, reply: Reply) -> tuple[Reply, list[str]]:
-        """Move an answer that the model put into a call or into its reasoning to the content."""
+        """Move an answer that the model put into a tool call or its reasoning to the content."""
         called = reply.calls[0].name if len(reply.calls) == 1 else ""
         if called and (not self.request.tools or called == self.request.title):
             placed = replace(reply, content=reply.calls[0].arguments, calls=())
@@ -507,7 +508,7 @@ class ModelPolicy(Policy):
         )
 
     def finish(self) -> None:
-        """Ask the model to answer with what it knows, without further tools."""
+        """Ask the model to answer with the information it has, without further tools."""
         self._say(
             Message(
                 role="user",
@@ -517,7 +518,7 @@ class ModelPolicy(Policy):
         self.request = replace(self.request, tools=())
 
     def _say(self, message: Message) -> None:
-        """Add a message to the conversation, after the reply to which it responds."""
+        """Add a message to the conversation, after the reply that it answers."""
         said: tuple[Message, ...] = ()
         if self._reply is not None:
             calls = self._reply.calls if self.request.tools and not self._as_text else ()
@@ -527,7 +528,7 @@ class ModelPolicy(Policy):
 
 
 def _read_call(value: object) -> ToolCall | None:
-    """Read a tool call written as text; None if the value is not one."""
+    """Parse a tool call written as text; return None if the value is not a tool call."""
     if not isinstance(value, dict):
         return None
     for name, arguments in (("tool", "arguments"), ("name", "arguments"), ("name", "parameters")):
@@ -539,7 +540,7 @@ def _read_call(value: object) -> ToolCall | None:
 
 @dataclass(frozen=True)
 class Use:
-    """A rule's call of a tool."""
+    """A tool call made by a rule."""
 
     tool: str
     arguments: BaseModel
@@ -552,7 +553,7 @@ Moves = Generator[Use, Any, O]
 class RulePolicy(Policy):
     """A policy in which a deterministic rule decides, using the same tools as a model would.
 
-    A tool that returns an error ends the rule, which has no alternative to try.
+    A tool error ends the rule, which has no alternative to try.
     """
 
     kind = "rule"
@@ -592,8 +593,8 @@ class RulePolicy(Policy):
 class ReplayPolicy(Policy):
     """A policy that repeats the decisions of a recorded episode.
 
-    Steps that were refused are refused again for the recorded reason. An answer in which SAGE's own
-    sentences replaced refused ones is used as recorded.
+    Steps that were refused are refused again for the recorded reason. An answer in which SAGE
+    replaced refused sentences with its own is used as recorded.
     """
 
     def __init__(self, lines: Sequence[TraceLine]) -> None:
@@ -618,26 +619,26 @@ class ReplayPolicy(Policy):
             return Step(refused=str(error))
 
     def _take(self, *kinds: str) -> TraceLine | None:
-        """Consume and return the next line if it is of one of these kinds."""
+        """Consume and return the next line if its kind is among those given."""
         if self._lines and self._lines[0].kind in kinds:
             return self._lines.pop(0)
         return None
 
 
 class _Recorded(BaseModel, extra="allow"):
-    """Arguments of a tool as they were recorded."""
+    """Tool arguments as recorded in the trace."""
 
 
 def replay(lines: Sequence[TraceLine], returns: type[O]) -> O | None:
     """Run a recorded episode through the loop again, without a model, tools or network.
 
-    The tools return their recorded results. Returns the output, or None if the episode did not end
-    with an answer.
+    The tools return their recorded results. Returns the output, or None if the episode did
+    not end with an answer.
 
     Raises
     ------
     InputError
-        If the turns do not lead to the recorded output.
+        If the turns do not reproduce the recorded output.
     """
     end = next((line for line in lines if line.kind == "end"), None)
     if end is None or end.outcome == "failed":

@@ -1,9 +1,10 @@
-"""The notebook of a campaign: every claim with its result and evidence, and the dead ends.
+"""Notebook of a campaign: every claim with its result and evidence, and the dead ends.
 
-It is a JSON file, which several campaigns may share, from which a Markdown and an HTML page are
-written. The next round learns only what `history` returns, which covers only the exploring
-patients. The proposing side never sees the confirmation patients, so every claim is confirmed in
-patients who played no part in its choice; the online error control relies on this.
+It is a JSON file, which several campaigns may share, and from which a Markdown and an
+HTML page are written. The next round sees only the output of `history`, which covers only
+the exploration patients. Hypothesis generation never sees the confirmation patients, so
+every claim is confirmed in patients who played no part in its selection; the online error
+control relies on this.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ CAME: dict[Came, str] = {
 
 
 class Source(Strict):
-    """A source for or against the claim."""
+    """A source that supports or contradicts the claim."""
 
     title: str
     year: int | None = None
@@ -46,13 +47,14 @@ class Source(Strict):
 
 
 class Finding(Strict):
-    """A claim of a campaign.
+    """A claim made in a campaign.
 
-    `came`, `effect` and `explored` describe the exploring patients. `confirmed` describes the
-    others: the text of the estimate, None if they were never opened; `place` and `level` are the
-    claim's in the online error control. `why` is the move's reason, `reason` the verdict's, or why
-    the claim is a dead end. `held_back` identifies the draw of the patients that were held back;
-    empty if all patients explored.
+    `came`, `effect` and `explored` describe the exploration patients. `confirmed` describes
+    the confirmation patients: the text of the estimate, or None if their data were never
+    opened. `place` and `level` are the claim's position and level in the online error
+    control. `why` is the move's reason; `reason` is the verdict's, or explains why the claim
+    is a dead end. `held_back` identifies the draw of the patients held back; it is empty if
+    all patients were used for exploration.
     """
 
     campaign: str
@@ -85,7 +87,7 @@ class Finding(Strict):
 
     @property
     def name(self) -> str:
-        """Name of the claim, unique among all campaigns that share the notebook."""
+        """Name of the claim, unique across all campaigns that share the notebook."""
         return f"{self.campaign}/r{self.round}-{self.id}"
 
 
@@ -121,12 +123,12 @@ class Notebook:
         self.path = path
 
     def load(self) -> Pages:
-        """Load the content; a missing file is an empty notebook.
+        """Load the content; a missing file counts as an empty notebook.
 
         Raises
         ------
         InputError
-            If the file is not a notebook, or was written by a newer SAGE.
+            If the file is not a notebook, or was written by a newer version of SAGE.
         """
         if not self.path.exists():
             return Pages()
@@ -143,19 +145,19 @@ class Notebook:
 
     @contextmanager
     def change_pages(self) -> Iterator[Pages]:
-        """Lock the notebook and yield its content."""
+        """Lock the notebook and yield its content for changes."""
         with lock_file(self.path.with_name(f"{self.path.name}.lock")):
             yield self.load()
 
     def enter(self, asked: Asked) -> None:
-        """Record a campaign, or how it ended."""
+        """Record the start or the end of a campaign."""
         with self.change_pages() as pages:
             known = {campaign.id: campaign for campaign in pages.campaigns} | {asked.id: asked}
             update = {"campaigns": tuple(known.values())}
             write_json(self.path, pages.model_copy(update=update))
 
     def add(self, campaign: str, number: int, findings: Iterable[Finding]) -> None:
-        """Record a round's findings once; repeating the call after a kill changes nothing."""
+        """Record a round's findings; a repeated call, as after a kill, changes nothing."""
         with self.change_pages() as pages:
             known = {finding.name for finding in pages.findings}
             new = tuple(finding for finding in findings if finding.name not in known)
@@ -165,7 +167,7 @@ class Notebook:
 
 
 def notebook_at(path: Path, settings: Settings) -> Notebook:
-    """Open the notebook at `path`, or in the database that the settings name."""
+    """Open the notebook at `path` or in the configured database."""
     if settings.checkpoint_url is None:
         return Notebook(path)
     notebook: Notebook = require_hooks("checkpoint_url").open_notebook(path, settings)
@@ -173,12 +175,12 @@ def notebook_at(path: Path, settings: Settings) -> Notebook:
 
 
 def held_back(share: float | None, seed: int) -> str:
-    """Name the random draw of patients that a campaign holds back; empty if it holds back none."""
+    """Name the random draw of patients that a campaign holds back; empty if none are held back."""
     return "" if share is None else f"{share:g} of the patients by their records, seed {seed}"
 
 
 def earlier_claims(findings: Sequence[Finding]) -> tuple[Earlier, ...]:
-    """Convert findings to the form that the move policy uses, omitting rounds without drafts."""
+    """Convert findings to the form used by the move policy, omitting rounds without drafts."""
     return tuple(
         Earlier(
             id=finding.name, hypothesis=finding.hypothesis, came=finding.came, depth=finding.depth
@@ -191,7 +193,7 @@ def earlier_claims(findings: Sequence[Finding]) -> tuple[Earlier, ...]:
 def history(
     findings: Sequence[Finding], moves: Sequence[Move], chosen: Sequence[Hypothesis]
 ) -> History:
-    """Select what the next round's scientist may see: results in the exploring patients.
+    """Select the results shown to the next round's scientist, all from the exploration patients.
 
     Parameters
     ----------

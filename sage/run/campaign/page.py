@@ -1,4 +1,4 @@
-"""The notebook as Markdown and HTML pages for people, next to the JSON file."""
+"""The notebook as human-readable Markdown and HTML pages, next to the JSON file."""
 
 from __future__ import annotations
 

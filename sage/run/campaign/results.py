@@ -31,17 +31,17 @@ SOURCES = 4
 def findings_of(
     campaign: str, number: int, services: Services, moves: Sequence[Move]
 ) -> tuple[Finding, ...]:
-    """Collect one finding per hypothesis that the round drafted, or a dead end if it drafted none.
+    """Collect one finding per hypothesis drafted in the round, or a dead end if there are none.
 
     Parameters
     ----------
-    moves : the moves that opened the round; a hypothesis that carries out a move is recorded with
-        the move's kind and the earlier finding that it follows
+    moves : the moves that opened the round; a hypothesis that carries out a move is recorded
+        with the move's kind and the earlier finding that it follows
 
     Returns
     -------
-    The findings, ordered by hypothesis name. Each carries the cost (USD) and time (seconds) booked
-    to its hypothesis, plus an equal share of those booked to none.
+    The findings, ordered by hypothesis name. Each carries the cost (USD) and time (seconds)
+    booked to its hypothesis, plus an equal share of the amounts not booked to any hypothesis.
     """
     folder = services.folder
     manifest = folder.manifest()
@@ -188,7 +188,7 @@ def _primary(results: Results, primary: str, parts: Sequence[str]) -> TestOutcom
 
 
 def _with_adjusted(contract: Contract, results: Results, confirmed: TestOutcome) -> str:
-    """Describe the estimate in the confirming patients, and what remains after adjustment."""
+    """Describe the estimate in the confirmation patients and the effect after adjustment."""
     plan = adjusted_plan(contract)
     adjusted = plan and _primary(results, plan.id, (confirmed.part,))
     if not adjusted or adjusted.effect is None:
@@ -206,7 +206,7 @@ def _estimate(found: TestOutcome | None) -> str:
 
 
 def effect_view(found: TestOutcome | None) -> EffectView | None:
-    """Return a test's effect as a later proposal may see it; None if there is no effect."""
+    """Return a test's effect in the form shown to later proposals; None if there is no effect."""
     if found is None or found.effect is None:
         return None
     effect = found.effect
@@ -219,7 +219,7 @@ def effect_view(found: TestOutcome | None) -> EffectView | None:
 
 
 def _round(value: float) -> float:
-    """Round to four digits, which is all a reader needs and the same on every machine."""
+    """Round to four digits, enough for a reader and identical on every machine."""
     return float(f"{value:.4g}")
 
 

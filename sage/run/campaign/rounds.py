@@ -65,10 +65,11 @@ Status = Literal["running", "waiting", "finished"]
 
 
 class Plan(Strict):
-    """The spec of a campaign and its progress.
+    """The campaign's spec and progress.
 
-    `spec` is shared by all rounds; `settings` are those of the command line. `widened` counts how
-    often the scientist ran out of claims, so that the next round reads more paths.
+    `spec` is shared by all rounds; `settings` come from the command line. `widened` counts
+    how often the scientist ran out of claims, each time making the next round read more
+    paths.
     """
 
     format: int = FORMAT
@@ -120,7 +121,7 @@ class CampaignFolder:
         return RunFolder(self.root / f"round-{number}")
 
     def notebook(self, settings: Settings) -> Notebook:
-        """Return the notebook to which the campaign writes, wherever the settings place it."""
+        """Return the campaign's notebook, at the location given by the settings."""
         return notebook_at(Path(self.plan().notebook), settings)
 
     @contextmanager
@@ -137,7 +138,7 @@ class CampaignFolder:
 
 
 def runs_and_rounds(runs_dir: Path) -> list[RunFolder]:
-    """List all runs in a folder, including the rounds of its campaigns."""
+    """List all runs in a folder, including rounds of its campaigns."""
     found = list_runs(runs_dir)
     for path in list_folders(runs_dir, FILE):
         found += list_runs(path)
@@ -145,10 +146,10 @@ def runs_and_rounds(runs_dir: Path) -> list[RunFolder]:
 
 
 def find_campaign(name: str, runs_dir: Path) -> CampaignFolder | None:
-    """Find the campaign called `name`: a path, an id, or its unique beginning; None if not found.
+    """Find the campaign given by `name`, a path, an id or a unique prefix; None if not found.
 
-    "last" means the newest run or campaign, so it matches a campaign only if that campaign is newer
-    than all runs.
+    "last" means the newest run or campaign, so it matches a campaign only if that campaign is
+    newer than all runs.
     """
     direct = Path(name)
     if (direct / FILE).is_file():
@@ -181,13 +182,13 @@ def begin_campaign(
 
     Parameters
     ----------
-    spec : shared by all rounds; its budget is the budget of the whole campaign
+    spec : shared by all rounds; its budget covers the whole campaign
     notebook : a file shared by several campaigns; by default, one in the campaign's folder
 
     Raises
     ------
     InputError
-        If the folder is taken, the notebook is not valid, or the question is empty.
+        If the folder already exists, the notebook is not valid, or the question is empty.
     """
     spec = spec.resolve()
     root = (out or settings.runs_dir / f"{new_id(spec.prompt)}-campaign").resolve()
@@ -223,8 +224,9 @@ def conduct(
     Parameters
     ----------
     advance : advances a round's run until it ends or has to wait
-    report : called with a line of text about each step
-    agree : called with the question's contract before the first round; raises `InputError` to stop
+    report : called with a line of text at each step
+    agree : called with the question's contract before the first round; raises `InputError` to
+        stop
     """
     from sage.run.campaign.page import write_pages
 
@@ -289,7 +291,7 @@ def _opening(
     settings: Settings,
     agree: Callable[[Question], None],
 ) -> tuple[Services, tuple[Move, ...]] | str:
-    """Open the current round, or a new one with its moves; or return why there is none."""
+    """Open the current round, or a new round with its moves; return the reason if there is none."""
     from sage.run.begin import begin, reopen
     from sage.run.questions import refuse
     from sage.run.spec import Corrections
@@ -333,8 +335,9 @@ def _dictionary(plan: Plan, settings: Settings) -> DataDictionary:
 def _same_patients(findings: Sequence[Finding], cohort: str, plan: Plan) -> list[Finding]:
     """Select the findings on this cohort from all campaigns in the notebook.
 
-    If patients are held back, only findings from campaigns that held back the same patients count.
-    Otherwise claims could be chosen by exploring the very patients that are meant to confirm them.
+    If patients are held back, only findings from campaigns that held back the same patients
+    count. Otherwise claims could be selected by exploring the very patients meant to confirm
+    them.
     """
     mine = held_back(plan.spec.split, plan.spec.seed)
     return [
@@ -347,10 +350,10 @@ def _same_patients(findings: Sequence[Finding], cohort: str, plan: Plan) -> list
 def _chosen(
     earlier: Sequence[Earlier], plan: Plan, known: DataDictionary
 ) -> tuple[tuple[Move, ...], str]:
-    """Choose the next round's moves, or none if the literature comes first; or say why to stop.
+    """Choose the next round's moves, none if the literature comes first, or a stop reason.
 
-    The literature comes first as long as a fresh claim promises more information than the best move
-    and the scientist has not run out of paths.
+    The literature comes first as long as a new claim has higher expected information than the
+    best move and the scientist has not run out of paths.
     """
     share = 1 - (plan.spec.split or 0.0)
     best = Policy((), known, share).rank(earlier)
@@ -370,7 +373,7 @@ def _chosen(
 
 
 def _fresh_bits(known: DataDictionary, share: float) -> float:
-    """Compute the expected information of a claim from the literature with equal groups."""
+    """Compute the expected information from testing a literature claim with equal groups."""
     from validation.core.hypothesis import Comparison, Direction, Exposure, Hypothesis, Population
 
     variables = [

@@ -1,1 +1,1 @@
-"""Routes of the pages, with one module per page."""
+"""API routes, with one module per page."""

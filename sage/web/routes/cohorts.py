@@ -1,4 +1,4 @@
-"""Cohorts: what each contains, what it lacks, and what could mislead an analysis."""
+"""Routes for cohorts: their content, gaps, and potential problems for an analysis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The knowledge graph: a concept's neighborhood and evidence in any year, and a run's paths."""
+"""Routes for the knowledge graph: a concept's neighborhood and evidence, and a run's paths."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/graph")
 
 MOST = 120
-"""Maximum number of nodes drawn at once."""
+"""Maximum number of nodes drawn together."""
 DOCUMENT_POLICY = (
     "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none';"
     " style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-"""Policy for a concept's page, a document without scripts from which only its links lead out."""
+"""Security policy for a concept's page, a scriptless document that only its links can leave."""
 
 
 @router.get("")
 def describe_graph(request: Request) -> dict[str, Any]:
-    """Return the size of the graph and the years that it covers."""
+    """Return the graph's size and the years it covers."""
     site: Site = request.app.state.site
     return site.graph_as_of(0).stats().model_dump(mode="json")
 
 
 @router.get("/find")
 def find(q: str, request: Request) -> list[dict[str, Any]]:
-    """Find concepts whose name equals, contains or resembles the search words."""
+    """Find concepts whose name equals, contains or resembles the search text."""
     site: Site = request.app.state.site
     found = site.graph_as_of(0).find(q[:200], 12) if q.strip() else []
     return [{"id": match.node_id, "name": match.name, "type": match.type.value} for match in found]
@@ -57,7 +57,7 @@ def around(node: str, request: Request, as_of: int = 0, most: int = 30) -> dict[
     Raises
     ------
     InputError
-        If the graph of that year has no such concept; answered with status 422.
+        If that year's graph has no such concept; returned to the client with status 422.
     """
     from kg.graph.export_page import page_data, select
 
@@ -70,7 +70,7 @@ def around(node: str, request: Request, as_of: int = 0, most: int = 30) -> dict[
 
 @router.get("/concept")
 def concept(node: str, request: Request, as_of: int = 0) -> HTMLResponse:
-    """Return the page of a concept with its relations and the papers for and against by year."""
+    """Return a concept's page with its relations and the papers for and against them by year."""
     from kg.graph.concept import describe_concept, render_concept
 
     site: Site = request.app.state.site
@@ -81,7 +81,7 @@ def concept(node: str, request: Request, as_of: int = 0) -> HTMLResponse:
 
 @router.get("/paths/{name}")
 def paths(name: str, request: Request) -> list[dict[str, Any]]:
-    """Return the paths given to a run, as sentences with the names of their nodes."""
+    """Return the paths used in a run, as sentences with the names of their nodes."""
     path = request.app.state.site.run(name).verify_resting().output("paths")
     if not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""The home page: a question and its reading, the cost of a run, and what exists or is missing."""
+"""Routes for the home page: a question and its parse, run costs, inputs and past runs."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ WHY = {
     "interrupted": "The process ended before the run did; finished steps are kept.",
     "failed": "The run failed.",
 }
-"""Sentences for runs without an answer, by status; a problem that the run recorded comes first."""
+"""Sentences for runs without an answer, by status; a recorded problem comes first."""
 
 
 class Ask(Strict):
-    """A question as typed so far, with the asker's corrections."""
+    """A question as typed so far, with the user's corrections."""
 
     prompt: str = Field(max_length=LONGEST)
     cohort: str = Field(default="demo", max_length=200)
@@ -64,7 +64,7 @@ class Ask(Strict):
 
 
 class Start(Ask):
-    """A run to be started."""
+    """A request to start a run."""
 
     hypotheses: int = Field(default=1, ge=1, le=10)
     auto_approve: bool = False
@@ -75,7 +75,7 @@ class Start(Ask):
 
 @router.get("/here")
 def here(request: Request) -> dict[str, Any]:
-    """Describe the server, including the value required for changes."""
+    """Describe the server, including the value required to make changes."""
     site: Site = request.app.state.site
     return {
         "csrf": request.app.state.csrf,
@@ -96,7 +96,7 @@ def here(request: Request) -> dict[str, Any]:
 
 @router.get("/doctor")
 def doctor(request: Request) -> list[dict[str, Any]]:
-    """List what is missing on this machine, with remedies."""
+    """List the components missing on this machine, with remedies."""
     from sage.cli.doctor import diagnose
 
     return [asdict(check) for check in diagnose(request.app.state.site.settings)]
@@ -104,10 +104,10 @@ def doctor(request: Request) -> list[dict[str, Any]]:
 
 @router.post("/ask")
 def ask(asked: Ask, request: Request) -> dict[str, Any]:
-    """Parse a question by the rules of `sage ask`.
+    """Parse a question with the rules used by `sage ask`.
 
-    If a language model is configured, a run has the question read by the model, but nothing is paid
-    for while somebody is typing.
+    If a language model is configured, the model parses the question when a run starts, but
+    nothing is paid for while the user is typing.
     """
     from agents.core.base import Resources
     from agents.question.agent import read_question
@@ -144,7 +144,7 @@ def ask(asked: Ask, request: Request) -> dict[str, Any]:
 def estimate(
     request: Request, hypotheses: Annotated[int, Query(ge=1, le=10)] = 1
 ) -> dict[str, Any]:
-    """Return calls, tokens and cost as `--estimate` does, and the time from earlier runs here."""
+    """Return calls, tokens and cost as `--estimate` does, and the time from earlier local runs."""
     from sage.run.estimate import estimate as expect
 
     site: Site = request.app.state.site
@@ -170,7 +170,7 @@ def estimate(
 
 
 def _seconds(run: RunFolder) -> tuple[float, float]:
-    """Return the seconds of a run's one-time steps, and of the steps for each hypothesis."""
+    """Return the duration in seconds of a run's one-time steps and of the steps per hypothesis."""
     ended = [event for event in run.events() if event.get("event") == "end"]
     named = {event["hypothesis"] for event in ended if event.get("hypothesis")}
     once = sum(float(event["seconds"]) for event in ended if not event.get("hypothesis"))
@@ -201,7 +201,7 @@ def runs(request: Request, limit: int = 40) -> dict[str, Any]:
 
 
 def collect_claims(request: Request, run: RunFolder) -> dict[str, Any]:
-    """Return a run's answers; none, with the reason, if a file of the run was changed."""
+    """Return a run's answers; empty, with the reason, if a file in the run was changed."""
     try:
         return {"claims": request.app.state.site.claims(run)}
     except InputError as error:
@@ -221,17 +221,18 @@ def describe_activity(run: RunFolder) -> str:
 
 
 def summary(name: str, run: RunFolder, manifest: Manifest, commands: Commands) -> dict[str, Any]:
-    """Summarize a run for a line of a list.
+    """Summarize a run for a line in a list.
 
     Parameters
     ----------
-    manifest : the manifest stored in the folder; a killed process leaves its status at "running"
+    manifest : the manifest stored in the folder; a killed process leaves its status at
+        "running"
 
     Returns
     -------
     The fields of the line. The status is "interrupted" if the manifest says "running" but no
-    process holds the folder and no command of this server is working on the run. `why` explains
-    in a sentence why there is no answer yet, or none.
+    process holds the folder and no command started by this server is working on the run.
+    `why` explains in a sentence why there is no answer yet or no answer at all.
     """
     status: str = manifest.status
     if status == "running" and not find_holder(run) and not commands.alive(name):

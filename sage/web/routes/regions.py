@@ -1,4 +1,4 @@
-"""Regions that people draw on slides, the measurements within them, and maps of values."""
+"""Routes for regions that people draw on slides, their measurements, and maps of values."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ MOST_REGIONS = 500
 MOST_CORNERS = 2000
 MOST_MEASURED = 60
 CARD = 12
-"""Number of measurements shown until the user chooses some."""
+"""Number of measurements shown until the user makes a selection."""
 KEPT = 4
-"""Number of maps kept in memory."""
+"""Number of maps cached in memory."""
 FOLDER = ".regions"
 MOST_MM2 = 4.0
-"""Largest area in which nuclei are detected interactively: it takes about half a minute."""
+"""Largest area in mm² for interactive nucleus detection, which takes about half a minute."""
 SEARCHING = threading.Lock()
 
 
 class Region(Strict):
-    """An outline drawn by hand: its label and its corners in level-0 pixels, not closed."""
+    """A hand-drawn outline: its label and its corners in level-0 pixels, not closed."""
 
     label: str = Field(default="", max_length=80)
     corners: tuple[tuple[float, float], ...] = Field(min_length=3, max_length=MOST_CORNERS)
@@ -61,7 +61,7 @@ class Region(Strict):
 
 
 class Drawn(Strict):
-    """All regions of a slide, as a person leaves them."""
+    """All regions of a slide, as saved by a person."""
 
     slide: str
     person: str = Field(default="", max_length=80)
@@ -70,14 +70,14 @@ class Drawn(Strict):
 
 
 def regions_path(site: Site, slide: Path) -> Path:
-    """Return the path of a slide's regions, outside the slide's folder, which may be read-only."""
+    """Return the path to a slide's regions, outside its folder, which may be read-only."""
     digest = hashlib.sha256(str(slide).encode()).hexdigest()[:12]
     return site.settings.runs_dir / FOLDER / f"{slide.stem}.{digest}.geojson"
 
 
 @router.get("/regions")
 def regions(path: str, request: Request) -> dict[str, Any]:
-    """Return the regions of a slide, the file that contains them, and its hash."""
+    """Return a slide's regions, the file that contains them, and its hash."""
     from mcp_servers.formats.geojson import read_objects
 
     file = regions_path(request.app.state.site, slide_file(request, path))
@@ -95,12 +95,13 @@ def regions(path: str, request: Request) -> dict[str, Any]:
 
 @router.post("/regions")
 def save(drawn: Drawn, request: Request) -> dict[str, Any]:
-    """Save the regions of a slide as GeoJSON that QuPath and the tools can read.
+    """Save a slide's regions as GeoJSON that QuPath and the tools can read.
 
     Raises
     ------
     InputError
-        If a corner is outside the slide, or somebody else saved in the meantime; status 422.
+        If a corner is outside the slide, or someone else has saved in the meantime; status
+        422.
     """
     import numpy as np
 
@@ -132,7 +133,7 @@ def save(drawn: Drawn, request: Request) -> dict[str, Any]:
 
 
 def _keep_authors(file: Path, features: list[dict[str, Any]]) -> None:
-    """Keep the original author of regions that this person left unchanged."""
+    """Keep the original author of each region left unchanged by this person."""
     before = json.loads(file.read_bytes())["features"] if file.is_file() else []
     for item in features:
         for old in before:
@@ -152,7 +153,7 @@ def _hash(file: Path) -> str:
 
 
 def _maps(request: Request, path: str) -> SlideMaps:
-    """Load the maps of a folder below the roots, cached as long as they do not change."""
+    """Load the maps in a folder below the roots, cached until they change."""
     from mcp_servers.measures.maps import MANIFEST, read_maps
 
     place = resolve_allowed(request.app.state.site, path, lambda at: (at / MANIFEST).is_file())
@@ -181,13 +182,14 @@ def heat(
 
     Parameters
     ----------
-    quantity : "density" of cells, or the "share" of a type
+    quantity : "density" of cells, or the "share" of a cell type
     kind : a cell type; empty for all types
 
     Raises
     ------
     InputError
-        If the maps do not contain the requested values; answered with status 422.
+        If the maps do not contain the requested values; returned to the client with status
+        422.
     """
     import numpy as np
 
@@ -214,7 +216,7 @@ def heat(
 
 
 class Asked(Strict):
-    """Measurements to make on a slide's maps."""
+    """A request for measurements on a slide's maps."""
 
     maps: str
     slide: str
@@ -231,14 +233,16 @@ def measure(asked: Asked, request: Request) -> dict[str, Any]:
 
     Returns
     -------
-    For each measurement, its description, formula and unit, its value in the tissue and in the
-    regions (null with the reason if undefined), and the field that contributes most to it; the
-    other measurements that the maps allow; and why values count as not valid.
+    For each measurement, its description, formula and unit, its value in the tissue and in
+    the regions (null with the reason if undefined), and the field that contributes most to
+    it; the other measurements that the maps allow; and the reason why values are not
+    considered valid.
 
     Raises
     ------
     InputError
-        If a formula cannot be parsed, or the regions contain no tissue; answered with status 422.
+        If a formula cannot be parsed, or the regions contain no tissue; returned with status
+        422.
     """
     import numpy as np
 
@@ -282,7 +286,7 @@ def measure(asked: Asked, request: Request) -> dict[str, Any]:
 
 
 class Searched(Strict):
-    """A region in which nuclei are looked for, and the pixel size if the file's is unknown."""
+    """A region to search for nuclei, and the pixel size if the file does not state it."""
 
     slide: str
     region: Region
@@ -291,18 +295,18 @@ class Searched(Strict):
 
 @router.post("/nuclei")
 def nuclei(asked: Searched, request: Request) -> dict[str, Any]:
-    """Detect nuclei within a region with the tool `nuclei`, including outlines; nothing is stored.
+    """Detect nuclei and their outlines within a region using the `nuclei` tool; store nothing.
 
     Returns
     -------
-    Counts by type, the area searched, the method, warnings, and outlines in level-0 pixels with
-    their types.
+    Counts by type, the area searched, the method, warnings, and outlines in level-0 pixels
+    with their types.
 
     Raises
     ------
     InputError
-        If the person's slide quota for today is used up, the region is too large, or the pixel size
-        is unknown; answered with status 422.
+        If the person's slide quota for today is used up, the region is too large, or the
+        pixel size is unknown; returned to the client with status 422.
     """
     import tempfile
 
@@ -368,7 +372,7 @@ def _list_offered(maps: SlideMaps) -> list[Measurement]:
 
 
 def _card(offered: list[Measurement]) -> list[Measurement]:
-    """Select the measurements that describe a region best: densities, shares and counts."""
+    """Select the measurements that best describe a region: densities, shares and counts."""
     simple = [m for m in offered if m.of.formula.startswith(("density(", "share(", "count("))]
     tissue = [m for m in simple if "within=" not in m.formula]
     return (tissue or simple or offered)[:CARD]

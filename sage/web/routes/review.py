@@ -1,7 +1,7 @@
-"""The review inbox: waiting hypotheses, edits shown as they are made, and recorded decisions.
+"""The review inbox: waiting hypotheses, live previews of edits, and recorded decisions.
 
-Interrupts and responses have the fields of LangGraph's `HumanInterrupt` and `HumanResponse`, so
-that an inbox made for those can show and answer them.
+Interrupts and responses have the fields of LangGraph's `HumanInterrupt` and
+`HumanResponse`, so that inboxes built for LangGraph can show and answer them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHOWN = 40
 
 
 class Comment(Strict):
-    """A reviewer's words on a hypothesis."""
+    """A reviewer's comment on a hypothesis."""
 
     reviewer: str = Field(default="", max_length=80)
     hypothesis: str = Field(max_length=40)
@@ -47,14 +47,14 @@ class Comment(Strict):
 
 
 class Vote(Strict):
-    """A reviewer's decisions about the waiting hypotheses, by ID."""
+    """A reviewer's decisions on the waiting hypotheses, by ID."""
 
     reviewer: str = Field(default="", max_length=80)
     responses: dict[str, HumanResponse] = Field(min_length=1)
 
 
 class Change(Strict):
-    """An edit while it is made."""
+    """An edit in progress."""
 
     hypothesis: str = Field(max_length=40)
     changes: dict[str, Any] = Field(default_factory=dict)
@@ -85,7 +85,7 @@ def inbox(request: Request) -> list[dict[str, Any]]:
 
 @router.get("/runs/{name}/review")
 def review(name: str, request: Request) -> dict[str, Any]:
-    """Return a run's waiting hypotheses as text, with what is known about them."""
+    """Return a run's waiting hypotheses as text, with the known facts about them."""
     site: Site = request.app.state.site
     run = site.run(name).verify_resting()
     blind = site.cohort_of(run)
@@ -164,7 +164,7 @@ def preview(name: str, change: Change, request: Request) -> dict[str, Any]:
 
 @router.get("/runs/{name}/variables")
 def variables(name: str, request: Request, q: str = "") -> list[dict[str, Any]]:
-    """Find variables of the data dictionary whose key, label or synonym contains the words."""
+    """Find dictionary variables whose key, label or synonym contains the search text."""
     site: Site = request.app.state.site
     blind = site.cohort_of(site.run(name))
     dictionary, words = blind.dictionary, q.strip().lower()
@@ -203,7 +203,7 @@ def comment(name: str, said: Comment, request: Request) -> list[dict[str, Any]]:
 def decide(name: str, vote: Vote, request: Request) -> dict[str, Any]:
     """Store a reviewer's decision; once enough people agree, the run continues with it.
 
-    Every decision is checked here, so that an edit that cannot be accepted is refused at once.
+    Every decision is checked here, so that an unacceptable edit is rejected immediately.
     """
     require_extra("literature", "going on with a run")
     with request.app.state.deciding:  # simultaneous votes start one command
@@ -245,10 +245,10 @@ def _list_decisions(name: str, vote: Vote, request: Request) -> dict[str, Any]:
 def _find_agreement(
     notes: list[dict[str, Any]], hypothesis: str, needed: int
 ) -> tuple[list[str], Any]:
-    """Find a decision on which enough different people agree.
+    """Find a decision supported by enough different people.
 
-    Names that differ only in case count as one person. Comments, and the reasons for a rejection,
-    may differ: all of them are kept.
+    Names that differ only in case count as the same person. Comments, and the reasons for a
+    rejection, may differ: all of them are kept.
     """
     last = {}
     for note in notes:
@@ -265,18 +265,18 @@ def _find_agreement(
 
 
 def _meaning(response: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the part of a decision that must be equal for two people to agree."""
+    """Return the part of a decision that must match for two people to agree."""
     kind = response["type"]
     return (kind, None if kind in ("accept", "ignore") else response["args"])
 
 
 def _comparable_part(texts: Iterable[str]) -> str:
-    """Join the distinct texts, each once."""
+    """Join the distinct texts, omitting duplicates."""
     return "; ".join(dict.fromkeys(text for text in texts if text))
 
 
 def _services(site: Site, run: RunFolder) -> Services:
-    """Return a run's services for reading only; the run is neither held nor executed."""
+    """Return read-only services for a run, without locking or executing it."""
     services = Services(run, run.manifest(), site.settings)
     services.__dict__["dictionary"] = site.cohort_of(run).dictionary
     return services

@@ -1,4 +1,4 @@
-"""A run in progress: its state, its events as they happen, and each agent's turns."""
+"""Routes for a run in progress: its state, its live events, and each agent's turns."""
 
 from __future__ import annotations
 
@@ -33,23 +33,24 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/runs/{name}")
 
 POLL = 0.1
-"""Seconds between two reads of a run's event log."""
+"""Seconds between reads of a run's event log."""
 HEARTBEAT = 15.0
 LONGEST = 60_000
-"""Maximum number of characters shown of a text in a trace."""
+"""Maximum number of characters shown from a text in a trace."""
 LINES = 400
 FIGURE = re.compile(r"(?:results/figures|fields)/[A-Za-z0-9_.-]{1,120}\.(?:svg|png)")
 FIGURE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
-"""Policy for a figure opened by itself: it is drawn, and nothing in it runs or loads."""
+"""Security policy for a figure opened directly: it is drawn, but cannot run or load anything."""
 SCREEN = 800
-"""Number of screen pixels that a picture's field should fill."""
+"""Number of screen pixels that an image's field should fill."""
 REPORT_POLICY = (
     "sandbox allow-same-origin allow-downloads; default-src 'none'; style-src 'unsafe-inline';"
     " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-"""Policy for a report, a document without scripts; its own policy, in the file, is stricter.
+"""Security policy for a report, a scriptless document whose own embedded policy is stricter.
 
-The origin is kept, because links to slides need the cookie and figures can be saved.
+The origin is kept, because links to slides need the cookie, and so that figures can be
+saved.
 """
 READS = {
     "question": "the prompt, the vocabulary of graph and cohort",
@@ -91,7 +92,7 @@ def _state(name: str, site: Site, commands: Commands) -> dict[str, Any]:
 
 @router.get("")
 def show(name: str, request: Request) -> dict[str, Any]:
-    """Return everything that the page of a run needs at first."""
+    """Return everything needed for the initial view of a run's page."""
     site: Site = request.app.state.site
     state = _state(name, site, request.app.state.commands)
     try:
@@ -131,7 +132,7 @@ def _statements(run: RunFolder) -> list[dict[str, str]]:
 
 @router.get("/events")
 def events(name: str, request: Request) -> StreamingResponse:
-    """Stream the event log (server-sent events); a reconnecting client resumes where it was."""
+    """Stream the event log as server-sent events; reconnecting clients resume where they were."""
     site: Site = request.app.state.site
     commands: Commands = request.app.state.commands
     _state(name, site, commands)  # refused before the stream begins
@@ -163,7 +164,7 @@ def events(name: str, request: Request) -> StreamingResponse:
 
 
 def _fresh(site: Site, name: str, offset: int) -> list[bytes]:
-    """Read the new lines of the event log; none while the run has no folder yet."""
+    """Read new lines in the event log; return none while the run has no folder yet."""
     with suppress(InputError):
         return read_new_lines(site.run(name).events_path, offset)
     return []
@@ -171,11 +172,11 @@ def _fresh(site: Site, name: str, offset: int) -> list[bytes]:
 
 @router.get("/agents")
 def agents(name: str, request: Request, node: str, hypothesis: str = "") -> dict[str, Any]:
-    """Return the questions to agents within a step: what was sent, called, answered and spent.
+    """Return the questions to agents within a step: input, tool calls, answers and cost.
 
     Parameters
     ----------
-    node : the step of the pipeline, as the run's events name it
+    node : the step of the pipeline, as named in the run's events
     hypothesis : id of the step's hypothesis; empty for steps not about a hypothesis
 
     Returns
@@ -185,7 +186,7 @@ def agents(name: str, request: Request, node: str, hypothesis: str = "") -> dict
     Raises
     ------
     InputError
-        If the run does not exist; answered with status 422.
+        If the run does not exist; returned to the client with status 422.
     """
     run = request.app.state.site.run(name).verify_resting()
     if not run.trace_path.exists():
@@ -210,7 +211,7 @@ def agents(name: str, request: Request, node: str, hypothesis: str = "") -> dict
 
 
 def _turn(line: dict[str, Any]) -> dict[str, Any]:
-    """Shorten the long texts in a line of the trace, marking each one shortened."""
+    """Shorten the long texts in a trace line, marking each shortened text."""
     shown: dict[str, Any] = {}
     for key in ("kind", "seconds", "prompt_tokens", "completion_tokens", "usd", "model", "tool",
                 "text", "content", "reasoning", "error", "outcome", "cached"):  # fmt: skip
@@ -230,7 +231,7 @@ def _shorten_texts(value: Any) -> Any:
 
 @router.get("/log")
 def log(name: str, request: Request) -> dict[str, Any]:
-    """Return the last lines of the run's log and the output of its last command."""
+    """Return the last lines of the run's log and of its last command's output."""
     commands: Commands = request.app.state.commands
     lines: list[Any] = []
     try:
@@ -249,7 +250,7 @@ def log(name: str, request: Request) -> dict[str, Any]:
 
 @router.get("/report")
 def report(name: str, request: Request) -> FileResponse:
-    """Return the report, a document without scripts."""
+    """Return the report as a document without scripts."""
     run = request.app.state.site.run(name)
     return FileResponse(
         run.verified(run.root / "report.html"),
@@ -260,7 +261,7 @@ def report(name: str, request: Request) -> FileResponse:
 
 @router.get("/hypotheses/{hypothesis}/{file:path}")
 def figure(name: str, hypothesis: str, file: str, request: Request) -> FileResponse:
-    """Return a figure of the report as a file to be saved.
+    """Return a figure from the report as a downloadable file.
 
     Parameters
     ----------
@@ -269,7 +270,7 @@ def figure(name: str, hypothesis: str, file: str, request: Request) -> FileRespo
     Raises
     ------
     InputError
-        If the file is not a figure of the run; answered with status 422.
+        If the file is not a figure in the run; returned to the client with status 422.
     """
     path = _figure_path(request.app.state.site.run(name), hypothesis, file)
     return FileResponse(
@@ -281,13 +282,13 @@ def figure(name: str, hypothesis: str, file: str, request: Request) -> FileRespo
 
 @router.get("/curve/{hypothesis}")
 def curve(name: str, hypothesis: str, request: Request) -> FileResponse:
-    """Return the figure of a claim's answer, to be shown beside the answer.
+    """Return the figure for a claim's answer, to be shown next to the answer.
 
     Raises
     ------
     InputError
-        If the claim has no answer with a figure, or a file of the run was changed; answered with
-        status 422.
+        If the claim has no answer with a figure, or a file of the run was changed; returned
+        to the client with status 422.
     """
     site: Site = request.app.state.site
     run = site.run(name)
@@ -309,19 +310,19 @@ def _figure_path(run: RunFolder, hypothesis: str, file: str) -> Path:
 def field(
     name: str, hypothesis: str, number: int, side: Literal["high", "low"], request: Request
 ) -> RedirectResponse:
-    """Redirect to the place on the slide that a picture in the report shows.
+    """Redirect to the location on the slide shown by an image in the report.
 
     Parameters
     ----------
-    hypothesis, number : the picture's hypothesis and its position among that hypothesis's pictures,
-        from 1
+    hypothesis, number : the image's hypothesis and its position among that hypothesis's
+        images, from 1
     side : the patient with the high or the low value
 
     Raises
     ------
     InputError
-        If the run has no such picture, or the slide is not on this machine; answered with status
-        422.
+        If the run has no such image, or the slide is not on this machine; returned to the
+        client with status 422.
     """
     from sage.report.fields import field_of
     from sage.web.routes.slides import slide_named
@@ -355,7 +356,7 @@ def interrupt(name: str, request: Request) -> dict[str, bool]:
 
 @router.post("/pause")
 def pause(name: str, request: Request) -> dict[str, bool]:
-    """Pause the run before its next step, after finishing the current one.
+    """Pause the run before its next step, after finishing the current step.
 
     The request is stored in the run's folder, so it remains in force if this server ends.
     """
@@ -367,7 +368,7 @@ def pause(name: str, request: Request) -> dict[str, bool]:
 
 
 class GoOn(Strict):
-    """Options to resume a run; `answer` is for an analysis that was escalated to a person."""
+    """Options for resuming a run; `answer` is for an analysis that was escalated to a person."""
 
     answer: Literal["", "retry", "abandon"] = ""
 

@@ -1,4 +1,4 @@
-"""Slides: tiles decoded by the tools' readers, and what was found on the slides."""
+"""Routes for slides: tiles decoded by the tools' readers, and results found on the slides."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ OPEN = 8
 HELD = 1 << 30
 """Maximum bytes of slide pixels in memory; the most recently used slide may exceed it."""
 WHOLE_PX = 4096
-"""Longer side of the cached whole slide, used if no stored level comes close to the scale."""
+"""Longer side of the cached whole slide, used if no stored level is close to the scale."""
 NEAR = 8.0
-"""How much finer a stored level may be than a tile that is made directly from it."""
+"""Maximum ratio by which a stored level may be finer than a tile made directly from it."""
 KEPT = 128 << 20
 """Maximum bytes of encoded tiles kept in memory."""
 UNFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """Exceptions that reading a JSON file of an unexpected structure can raise."""
 THUMBNAIL_PX = 320
-"""Longer side of a slide's picture in the list."""
+"""Longer side of a slide's thumbnail in the list, in pixels."""
 THUMBNAIL_FROM_PX = 1 << 26
-"""Maximum number of pixels that are decoded for it; a slide without a small level has none."""
+"""Maximum number of pixels decoded for a thumbnail; other slides have no thumbnail."""
 SAME = 0.0005
 """Relative difference up to which a stored resolution is used for a tile without resampling."""
 
 
 @dataclass(eq=False)
 class Held:
-    """An open slide, and how many callers are reading it."""
+    """An open slide and the number of its current readers."""
 
     slide: Slide
     users: int = 0
@@ -62,13 +62,13 @@ class Held:
 
     @property
     def bytes(self) -> int:
-        """Size of the pixels that stay in memory."""
+        """Size in bytes of the pixels that stay in memory."""
         kept = 0 if self._whole is None else self._whole.nbytes
         in_memory = self.slide.source.name == "image"
         return kept + 3 * self.slide.width * self.slide.height * in_memory
 
     def read(self, scale: float, left: int, top: int, width: int, height: int) -> U8:
-        """Read a rectangle in RGB, at a power of two of level-0 pixels per pixel.
+        """Read a rectangle in RGB, downsampled from level 0 by a power of two.
 
         Far below the resolution of the coarsest stored level, a few pixels would require decoding
         the whole slide; this is done once, and later rectangles are made from the result.
@@ -84,7 +84,7 @@ class Held:
         return cv2.resize(part, (width, height), interpolation=cv2.INTER_AREA).astype("uint8")
 
     def thumbnail(self, max_px: int) -> U8:
-        """Return the whole slide, its longer side at most `max_px` (at most `WHOLE_PX`) pixels."""
+        """Return the whole slide with a longer side of at most `max_px` and `WHOLE_PX` pixels."""
         from mcp_servers.slides.slide import fit
 
         longer = max(self.slide.width, self.slide.height)
@@ -127,7 +127,7 @@ class Tiles:
         Raises
         ------
         InputError
-            If the packages for slides are not installed.
+            If the slide packages are not installed.
         """
         with self._lock:
             if not self._ready:
@@ -145,7 +145,7 @@ class Tiles:
 
     @contextmanager
     def hold(self, path: Path) -> Iterator[Held]:
-        """Hold the slide open for reading pixels until the block ends."""
+        """Keep the slide open for reading pixels until the block ends."""
         with self._opening:
             held = self._open(path)
             held.users += 1
@@ -166,7 +166,7 @@ class Tiles:
         return self._slides[key]
 
     def _let_go(self) -> None:
-        """Close slides beyond the limits, except any that are being read."""
+        """Close slides beyond the limits, except those currently being read."""
         for key, held in list(self._slides.items())[:-1]:
             many = len(self._slides) > OPEN
             if not many and sum(each.bytes for each in self._slides.values()) <= HELD:
@@ -207,7 +207,7 @@ class Tiles:
         Raises
         ------
         InputError
-            If the slide stores no level that is small enough to be decoded for this.
+            If no stored level of the slide is small enough to decode for a thumbnail.
         """
 
         def read(held: Held) -> U8:
@@ -222,7 +222,7 @@ class Tiles:
     def _encoded(
         self, path: Path, place: tuple[int, int, int], read: Callable[[Held], U8]
     ) -> bytes:
-        """Return a part of the slide as JPEG, from memory unless the file changed."""
+        """Return part of the slide as JPEG, from memory unless the file changed."""
         key = (path, path.stat().st_mtime_ns, *place)
         with self._lock:
             if (kept := self._tiles.get(key)) is not None:
@@ -252,12 +252,12 @@ def encode(image: Any) -> bytes:
 
 
 def levels_of(width: int, height: int) -> int:
-    """Compute the pyramid's last level, counted as in Deep Zoom: level 0 is a single pixel."""
+    """Compute the pyramid's last level, numbered as in Deep Zoom: level 0 is a single pixel."""
     return math.ceil(math.log2(max(width, height, 1)))
 
 
 def resolve_allowed(site: Site, path: str, found: Callable[[Path], bool]) -> Path:
-    """Resolve a file or folder below the roots that `sage serve` was given.
+    """Resolve a file or folder below the roots passed to `sage serve`.
 
     Raises
     ------
@@ -289,7 +289,7 @@ def _may_be_slide(path: Path) -> bool:
 
 
 def list_below(root: Path, most: int | None = None) -> tuple[list[Path], dict[str, int]]:
-    """List at most `most` slides below a folder, and count the images that are none, by reason."""
+    """List at most `most` slides below a folder, and count rejected images by reason."""
     from mcp_servers.slides.candidates import list_candidates
 
     files = (path for path in sorted(root.rglob("*")) if not path.is_symlink())
@@ -297,7 +297,7 @@ def list_below(root: Path, most: int | None = None) -> tuple[list[Path], dict[st
 
 
 def slide_named(site: Site, stem: str) -> Path:
-    """Find the slide of this name, without its suffix, below the roots.
+    """Find the slide with this name, without its suffix, below the roots.
 
     Raises
     ------
@@ -313,7 +313,7 @@ def slide_named(site: Site, stem: str) -> Path:
 
 @router.get("")
 def list_slides(request: Request) -> dict[str, Any]:
-    """List the slides in the folders given by `--root`, and count the images that are none."""
+    """List the slides in the folders given with `--root`, and count the rejected images."""
     from mcp_servers.slides.candidates import count_bytes
 
     site: Site = request.app.state.site
@@ -358,22 +358,23 @@ def tile(path: str, level: int, x: int, y: int, request: Request) -> Response:
 
     Parameters
     ----------
-    path : the slide, below a folder of `--root`
-    level : level of the power-of-two pyramid, counted as in Deep Zoom: level 0 is a single pixel
+    path : the slide, below a folder given with `--root`
+    level : level of the power-of-two pyramid, numbered as in Deep Zoom: level 0 is a single
+        pixel
     x, y : column and row of the tile at this level, from 0
     request : provides the open slides and the folders that may be shown
 
     Raises
     ------
     InputError
-        If the file may not be shown, or the slide has no such tile; answered with status 422.
+        If the file may not be shown, or the slide has no such tile; returned with status 422.
     """
     return _picture(request.app.state.tiles.tile(slide_file(request, path), level, x, y))
 
 
 @router.get("/thumbnail")
 def thumbnail(path: str, request: Request) -> Response:
-    """Return a small picture of the whole slide as JPEG."""
+    """Return a thumbnail of the whole slide as JPEG."""
     return _picture(request.app.state.tiles.thumbnail(slide_file(request, path)))
 
 
@@ -384,7 +385,7 @@ def _picture(jpeg: bytes) -> Response:
 
 
 def _outlines(request: Request, slide: Path) -> list[dict[str, Any]]:
-    """Find GeoJSON files of this slide below the roots: `NAME.geojson`, `NAME_tissue.geojson`."""
+    """Find this slide's GeoJSON files below the roots: `NAME.geojson`, `NAME_tissue.geojson`."""
     site: Site = request.app.state.site
     paths = [
         path
@@ -401,7 +402,7 @@ def _outlines(request: Request, slide: Path) -> list[dict[str, Any]]:
 
 
 def _cell_maps(request: Request, slide: Path) -> list[dict[str, Any]]:
-    """Find folders of maps (`sage slides maps`) that name this slide."""
+    """Find map folders (from `sage slides maps`) that name this slide."""
     site: Site = request.app.state.site
     found = []
     for root in site.roots:
@@ -428,7 +429,7 @@ def escape_glob(name: str) -> str:
 
 @router.get("/outlines")
 def outlines(path: str, request: Request) -> dict[str, Any]:
-    """Return the polygons of a GeoJSON file, in level-0 pixels."""
+    """Return the polygons in a GeoJSON file, in level-0 pixels."""
     from mcp_servers.formats.geojson import read_objects
 
     place = resolve_allowed(
@@ -445,7 +446,7 @@ def outlines(path: str, request: Request) -> dict[str, Any]:
 
 @router.get("/cells")
 def cells(path: str, slide: str, request: Request) -> Response:
-    """Pack the cells of a map: a line of JSON, x and y (float32, level-0 px), then types.
+    """Pack a map's cells: a line of JSON, x and y (float32, level-0 px), then types.
 
     A slide that does not state its pixel size is assumed to have the size used for the map.
     """
