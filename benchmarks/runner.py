@@ -21,10 +21,10 @@ NONE = "–"
 COLUMNS = ("benchmark", "measured on", "baseline", "best published", "SAGE", "cost")
 HEAD = """# Benchmarks
 
-What SAGE reaches on benchmarks that others publish on, and on its own calibration.
+SAGE's results on benchmarks with published results, and on its own calibration.
 `python -m benchmarks list` lists all benchmarks, `python -m benchmarks run NAME --json` runs one,
 and `python -m benchmarks page benchmarks/results/page` writes this page from such results.
-"Baseline" is the simplest method that answers. Shares have 95% intervals. No language model was
+"Baseline" is the simplest method that gives an answer. Shares have 95% intervals. No language model was
 measured.
 
 """
