@@ -58,7 +58,7 @@ def load_corpus(path: Path) -> list[AnnotatedDocument]:
         raise InputError(f"{path}: file not found; give a PubTator file")
     documents = list(_parse_documents(path))
     if not any(document.entities for document in documents):
-        raise InputError(f"{path}: no annotation found; expected PubTator lines")
+        raise InputError(f"{path}: no annotations found; expected PubTator lines")
     return documents
 
 
@@ -94,6 +94,8 @@ def _parse_documents(path: Path) -> Iterator[AnnotatedDocument]:
             elif len(cells) >= 4 and not cells[1].isdigit():
                 document.relations[frozenset(cells[2:4])].add(cells[1])
             else:
-                raise InputError(f"{path}, document {document.id}, line {number}: not PubTator")
+                raise InputError(
+                    f"{path}, document {document.id}, line {number}: not a PubTator line"
+                )
         if document is not None:
             yield document

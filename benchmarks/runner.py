@@ -24,8 +24,8 @@ HEAD = """# Benchmarks
 SAGE's results on benchmarks with published results, and on its own calibration.
 `python -m benchmarks list` lists all benchmarks, `python -m benchmarks run NAME --json` runs one,
 and `python -m benchmarks page benchmarks/results/page` writes this page from such results.
-"Baseline" is the simplest method that gives an answer. Shares have 95% intervals. No language model was
-measured.
+"Baseline" is the simplest method that gives an answer. Shares have 95% intervals. No language
+model was measured.
 
 """
 

@@ -39,7 +39,7 @@ def suites() -> dict[str, list[str]]:
 def check_suite(suite: str) -> None:
     """Raise `InputError` when the suite is unknown."""
     if suite != "all" and suite not in suites():
-        raise InputError(f'suite "{suite}" is not known; choose {", ".join(suites())} or all')
+        raise InputError(f'unknown suite "{suite}"; choose {", ".join(suites())} or all')
 
 
 def modules(suite: str = "all") -> Iterator[ModuleType]:
@@ -67,7 +67,7 @@ def _import_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except Exception as error:
         raise InputError(
-            f"tools of {name}: {type(error).__name__}: {error}; update or uninstall the plugin"
+            f"{name} tools: {type(error).__name__}: {error}; update or uninstall the plugin"
         ) from error
 
 
@@ -93,7 +93,7 @@ def user_module(path: Path) -> ModuleType:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise InputError(f'tool file "{path}" cannot be imported')
+        raise InputError(f'tool file "{path}" could not be imported')
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # pydantic looks annotations up here
     try:
@@ -101,6 +101,6 @@ def user_module(path: Path) -> ModuleType:
     except Exception as error:
         del sys.modules[name]
         raise InputError(
-            f'tool file "{path}" cannot be imported: {type(error).__name__}: {error}'
+            f'tool file "{path}" could not be imported: {type(error).__name__}: {error}'
         ) from error
     return module

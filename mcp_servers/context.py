@@ -109,8 +109,8 @@ class ToolContext:
         for file in (resolved, *(resolved.rglob("*") if resolved.is_dir() else ())):
             if self.roots.writes(self.input(file) if file.is_symlink() else file):
                 raise InputError(
-                    f"{path}: weights must be in a readable input folder, not in the output or "
-                    "in the folder of a session or run"
+                    f"{path}: weights must be in a readable input folder, not in the output folder "
+                    "or in a session or run folder"
                 )
         return resolved
 
@@ -152,7 +152,7 @@ class ToolContext:
         def free() -> None:
             if target.exists() and not replace:
                 raise InputError(
-                    f'"{target}" already exists; set replace=true, or use another output'
+                    f'"{target}" already exists; set replace=true, or choose another output'
                 )
 
         free()

@@ -50,7 +50,7 @@ class Registry:
         held = self.tools.get(spec.name)
         if held is not None and held is not spec:
             raise InputError(
-                f'two tools are called "{spec.name}": {held.source}, {spec.source}; rename one '
+                f'two tools are named "{spec.name}": {held.source}, {spec.source}; rename one '
                 "of them"
             )
         self.tools[spec.name] = spec
@@ -65,7 +65,7 @@ class Registry:
 
         near = " or ".join(difflib.get_close_matches(name, self.tools, n=3))
         hint = f"; did you mean {near}?" if near else "; see `sage tools list`"
-        raise InputError(f'no tool is called "{name}"{hint}')
+        raise InputError(f'unknown tool "{name}"{hint}')
 
     def all(self) -> tuple[ToolSpec, ...]:
         """Return all tools, sorted by suite and name."""

@@ -176,5 +176,5 @@ def hide_folders(value: Any, folders: Iterable[Path]) -> Any:
 def _plain(path: str | Path) -> str:
     text = os.fspath(path)
     if not text or len(text) > MAX_PATH or "\0" in text:
-        raise InputError(f"a path must have 1 to {MAX_PATH} characters and no NUL")
+        raise InputError(f"a path must have 1 to {MAX_PATH} characters and must not contain NUL")
     return text

@@ -72,7 +72,7 @@ class LedgerSettings(Strict):
     def _no_mistyped_address(cls, value: SecretStr | None) -> SecretStr | None:
         """Reject a mistyped address as a path, because its password would appear in a file name."""
         if value is not None and MISTYPED.search(value.get_secret_value()):
-            raise ValueError("neither a path nor postgresql://USER:PASSWORD@HOST/DATABASE")
+            raise ValueError("must be a path or postgresql://USER:PASSWORD@HOST/DATABASE")
         return value
 
     @property
@@ -134,10 +134,11 @@ class RunOptions(Strict):
     @model_validator(mode="after")
     def _confirm_once(self) -> RunOptions:
         if self.split is not None and not 0.2 <= self.split <= 0.8:
-            raise ValueError("confirm must be a share from 0.2 to 0.8, or a cohort")
+            raise ValueError("confirm must be a share between 0.2 and 0.8, or a cohort")
         if self.confirms and self.replicate:
             raise ValueError(
-                "--replicate and --confirm COHORT cannot be combined: a claim has one second cohort"
+                "--replicate and --confirm COHORT cannot be combined: a claim has only one second "
+                "cohort"
             )
         return self
 
@@ -256,7 +257,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _azure_has_an_address(self) -> Settings:
         if self.api_version and not self.base_url:
-            raise ValueError("api_version (Azure) requires base_url, the resource's address")
+            raise ValueError("api_version (Azure) requires base_url, the URL of the Azure resource")
         return self
 
     @property
@@ -275,9 +276,9 @@ class Settings(BaseSettings):
         """Raise `InputError` if the address of the models would have to be guessed."""
         if not self.base_url and self.api_key is None:
             raise InputError(
-                "reasoner chat needs a model: set SAGE_BASE_URL to its address, SAGE_API_KEY to "
-                "its key, or both. Variables of other programs, such as OPENAI_API_KEY, are used "
-                "only with allow_foreign_env = true"
+                "reasoner chat needs a model; set SAGE_BASE_URL to its address, SAGE_API_KEY to "
+                "its key, or both. Variables for other programs, such as OPENAI_API_KEY, "
+                "are used only with allow_foreign_env = true"
             )
 
     @property

@@ -43,7 +43,7 @@ def choose(
         works.
     """
     if name == "subprocess" and not compiled_by_sage:
-        raise InputError("a subprocess is not a sandbox for code written by a model; " + INSTALL)
+        raise InputError("a subprocess is not a sandbox for model-written code; " + INSTALL)
     order = ["docker", "bubblewrap"] + (["subprocess"] if compiled_by_sage else [])
     tried: list[Availability] = []
     for wanted in order if name == "auto" else [name]:
@@ -54,7 +54,7 @@ def choose(
         tried.append(state)
     found = "; ".join(f"{availability.name}: {availability.detail}" for availability in tried)
     remedy = INSTALL if name == "auto" else tried[0].remedy or INSTALL
-    raise InputError(f"no sandbox for code written by a model ({found}). Remedy: {remedy}")
+    raise InputError(f"no sandbox is available for model-written code ({found}). Remedy: {remedy}")
 
 
 def availability(*, image: str | None = None, runtime: str | None = None) -> list[Availability]:
@@ -85,4 +85,4 @@ def _make(name: str, image: str | None, runtime: str | None, packages: Sequence[
         from sandbox.limited import LimitedSubprocess
 
         return LimitedSubprocess(packages)
-    raise InputError(f'no sandbox is called "{name}"; use docker, bubblewrap, subprocess or auto')
+    raise InputError(f'unknown sandbox "{name}"; use docker, bubblewrap, subprocess or auto')

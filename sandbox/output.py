@@ -272,7 +272,7 @@ class _Bounded:
                 if not self._rest:
                     self._ends += 1
                     if self._ends > 8:
-                        raise EOFError("the stream is shorter than stated")
+                        raise EOFError("the stream is shorter than declared")
                     break
                 self._left -= len(self._rest)
                 if self._left < 0:

@@ -62,7 +62,9 @@ def package_folders(names: Iterable[str]) -> dict[str, Path]:
         places = (spec.submodule_search_locations if spec else None) or ()
         folder = next((Path(place).joinpath(*below) for place in places), None)
         if folder is None or not folder.is_dir():
-            raise InputError(f'package "{name}" is not installed here, so it cannot be offered')
+            raise InputError(
+                f'package "{name}" is not installed here, so it cannot be made available'
+            )
         found["/".join((top, *below))] = folder.resolve()
     return found
 

@@ -29,12 +29,10 @@ def check_job(job: Job) -> None:
 
     for name in job.files:
         if not _FILE.fullmatch(name):
-            raise InputError(f'file name "{name[:80]}" is not plain; use only letters, digits, ._-')
+            raise InputError(f'invalid file name "{name[:80]}"; use only letters, digits, ._-')
     for name, path in job.inputs.items():
         if not _INPUT.fullmatch(name):
-            raise InputError(
-                f'input name "{name[:80]}" is not plain; use only letters, digits, ._-'
-            )
+            raise InputError(f'invalid input name "{name[:80]}"; use only letters, digits, ._-')
         if not path.exists():
             raise InputError(f'input "{name}": {path} does not exist')
     if not job.command:

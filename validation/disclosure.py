@@ -295,8 +295,9 @@ class Looks:
                 ]
             except (KeyError, TypeError, ValueError) as error:
                 raise InputError(
-                    f"{self.path}: cannot be read as earlier looks ({error!r}); without "
-                    "it, nothing is shown. Restore it, or remove it to forget all earlier looks"
+                    f"{self.path}: cannot be read as earlier queries ({error!r}), and no results "
+                    "are shown without it. Restore it, or remove it to discard all "
+                    "earlier queries"
                 ) from error
             if any(
                 np.array_equal(look, earlier, equal_nan=True)
@@ -313,11 +314,13 @@ class Looks:
             if near:
                 raise InputError(
                     f"this choice of patients or values differs from {near[0]} in fewer than "
-                    f"{MIN_COUNT} patients, and both results together would describe them; choose "
-                    "one that differs in more"
+                    f"{MIN_COUNT} patients, and the two results together would disclose "
+                    "them; choose patients or values that differ in more"
                 )
             if sum(by == self.caller for by, _ in before) >= MOST_LOOKS:
-                raise InputError(f"more than {MOST_LOOKS} different choices in this cohort")
+                raise InputError(
+                    f"the limit of {MOST_LOOKS} different choices in this cohort has been reached"
+                )
             kept = [None if math.isnan(value) else value for value in look.tolist()]
             line = {"by": self.caller, "values": kept}
             file.write(json.dumps(line, separators=(",", ":")) + "\n")

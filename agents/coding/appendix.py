@@ -168,7 +168,7 @@ def _tables(
         given = Given.model_validate(read_bounded(path, LARGEST_FILE))
     except ValidationError:
         raise InputError(
-            f"{FILE} does not consist of small tables with named columns and rows of numbers"
+            f"{FILE} must consist of small tables with named columns and rows of numbers"
         ) from None
     known = _literals(code)
     values = [v for item in given.tables for row in item.rows for v in row.values if v is not None]
@@ -184,11 +184,11 @@ def _tables(
         labels += [row.name for row in item.rows]
         if not all(name in names or (name in known and may_label(name, names)) for name in labels):
             raise InputError(
-                f"{FILE} has a label that is longer than three lower-case words, does not appear "
-                "in the program, or is a word of judgment"
+                f"{FILE} contains an invalid label; a label has at most three lowercase words, "
+                "appears in the program, and expresses no judgment"
             )
         if any(len(row.values) != len(item.columns) for row in item.rows):
-            raise InputError(f"{FILE} has a row with too few or too many numbers")
+            raise InputError(f"{FILE} has a row with the wrong number of values")
         if for_model and all(column.kind != "count" for column in item.columns):
             raise InputError(f"{FILE} has a table without a column of counts")
         shown.append(

@@ -174,7 +174,7 @@ class Carrying:
         found = read_analysis(folder)
         if found.contract_sha256 != self.frozen.sha256 or found.part != part:
             raise InputError(
-                f"{folder} contains results of another contract or part; remove "
+                f"{folder} contains results for another contract or part; remove "
                 f"{self.store.folder} to start over"
             )
         record_tests(self.frozen, found, self.ledger)

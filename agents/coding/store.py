@@ -88,7 +88,7 @@ class Store:
         path = self.program(last.number)
         code = path.read_text(encoding="utf-8")
         if hash_text(code) == last.code_sha256:
-            raise InputError(f"{path} has not changed since it failed; correct it, then resume")
+            raise InputError(f"{path} has not changed since it failed; correct it and resume")
         return code
 
     def program(self, number: int) -> Path:

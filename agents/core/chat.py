@@ -67,8 +67,8 @@ class ChatReasoner:
         ]
         if client.meter.budget_usd is not None and unpriced:
             raise InputError(
-                "--budget-usd requires prices: set price_in and price_out (USD per million "
-                f"tokens) of {', '.join(unpriced)} in sage.toml"
+                "--budget-usd requires prices; set price_in and price_out (USD per million "
+                f"tokens) for {', '.join(unpriced)} in sage.toml"
             )
 
     def ask(self, agent: Agent[I, O], given: I) -> Reply[O]:

@@ -50,12 +50,12 @@ def require_disclosable(
     """
     _require_bounded(agent, given.model_dump(), "input")
     if len(prompt) > 4 * LONGEST_TEXT:
-        raise FaultError(f"{agent}: a prompt of {len(prompt)} characters was blocked")
+        raise FaultError(f"{agent}: blocked a prompt of {len(prompt)} characters")
     words = {word.strip(".:-") for word in _WORD.findall(prompt)}
     odd = [item for item in withheld if _WORD.fullmatch(item) is None]
     if not words.isdisjoint(withheld) or any(item in prompt for item in odd):
         raise FaultError(
-            f"{agent}: a prompt that names a patient of the cohort was blocked; look for the "
+            f"{agent}: blocked a prompt that names a patient in the cohort; look for the "
             "identifier in cohort.toml, in the hypothesis, or in the instructions"
         )
 
@@ -64,14 +64,14 @@ def _require_bounded(agent: str, value: Any, name: str) -> None:
     if isinstance(value, str):
         # Images are SAGE's own figures as base64, whose length depends on the figure.
         if len(value) > LONGEST_TEXT and not name.endswith("pictures"):
-            raise FaultError(f"{agent}: blocked, because {name} has {len(value)} characters")
+            raise FaultError(f"{agent}: prompt blocked because {name} has {len(value)} characters")
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             _require_bounded(agent, inner, f"{name}.{key}"[:200])
     elif isinstance(value, list | tuple | set | frozenset):
         numbers = sum(isinstance(item, int | float) for item in value)
         if numbers > LONGEST_SERIES:
-            raise FaultError(f"{agent}: blocked, because {name} repeats {numbers} numbers")
+            raise FaultError(f"{agent}: prompt blocked because {name} contains {numbers} numbers")
         for inner in value:
             _require_bounded(agent, inner, name)
 

@@ -43,7 +43,7 @@ class RulesReasoner:
         try:
             result = take_turns(task, policy, self.trace, self.name)
         except RefusedError as refused:
-            raise FaultError(f"rule of {agent.name}: {refused.reason}") from None
+            raise FaultError(f"{agent.name} rule: {refused.reason}") from None
         return Reply(output=result.output, reasoner=self.name, model=None, spent=result.spent)
 
 

@@ -42,7 +42,7 @@ class ModelText(View):
 
     def __str__(self) -> str:
         """Raise an error, since the remark must not pass for SAGE's own text."""
-        raise TypeError("a model's words must be in a separate box")
+        raise TypeError("model text must be shown in a separate box")
 
     def __format__(self, form: str) -> str:
         """Raise an error, as `str` does."""
@@ -55,7 +55,7 @@ def _mark(value: object, info: ValidationInfo) -> object:
     if author is None:
         return value
     if not isinstance(value, str):
-        raise ValueError("give plain text; its author is known")
+        raise ValueError("expected plain text; the author is added automatically")
     return ModelText(text=str(ForeignText(value, LONGEST)), by=author)
 
 

@@ -78,17 +78,17 @@ def update(
     c = np.asarray(confidences, dtype=np.float64)
     if s.ndim != 1 or s.size == 0 or p.shape != s.shape or c.shape != s.shape:
         raise ValueError(
-            "scores, proposals and confidences must have the same length, one per critic"
+            "scores, proposals and confidences must have the same length (one value per critic)"
         )
     for name, values in (("score", s), ("proposal", p)):
         if not ((values >= LOWEST) & (values <= HIGHEST)).all():
             raise ValueError(
-                f"every {name} must be between {LOWEST:g} and {HIGHEST:g}: {values.tolist()}"
+                f"every {name} must be between {LOWEST:g} and {HIGHEST:g}, got {values.tolist()}"
             )
     if not ((c >= 0.0) & (c <= 1.0)).all():
-        raise ValueError(f"every confidence must be between 0 and 1: {c.tolist()}")
+        raise ValueError(f"every confidence must be between 0 and 1, got {c.tolist()}")
     if not own_weight > 0.0:
-        raise ValueError(f"own_weight is {own_weight}; it must be positive")
+        raise ValueError(f"own_weight must be positive, got {own_weight}")
     c = np.maximum(c, _FAINTEST)
     own = own_weight * c
     new = c * np.asarray([True] * len(c) if heard is None else heard, dtype=np.float64)

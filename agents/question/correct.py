@@ -44,7 +44,9 @@ def apply_corrections(
     for key, words in wanted.items():
         if key not in named:
             listed = ", ".join(part.quoted for part in whole.parts) or "none"
-            raise InputError(f'--drop "{words}": the question has no such part; it has {listed}')
+            raise InputError(
+                f'--drop "{words}": the question has no such part; available parts: {listed}'
+            )
     if not wanted:
         return whole
     kept = [part for part in parts if not {key_of(part.words), key_of(part.name)} & set(wanted)]
@@ -75,8 +77,8 @@ def check_edited(question: Question, given: QuestionInput, read: Question) -> Qu
     """
     if " ".join(question.prompt.split()) != " ".join(given.prompt.split()):
         raise InputError(
-            f'--question: the contract is of another question ("{question.prompt[:200]}"): write'
-            " one of this question with `sage ask … --json`, or ask that one"
+            f'--question: the contract is for another question ("{question.prompt[:200]}"); create'
+            " a new contract with `sage ask … --json`, or use the original question"
         )
     keys = {variable.key for variable in given.cohort.variables}
     keys |= {f"expression:{gene}" for gene in given.cohort.genes}
@@ -86,8 +88,8 @@ def check_edited(question: Question, given: QuestionInput, read: Question) -> Qu
         strange = [key for key in named if key not in keys]
         if strange:
             raise InputError(
-                f"--question: part {part.quoted} names {strange[0]}, which {given.cohort.cohort}"
-                " does not have; see `sage cohort show`"
+                f"--question: part {part.quoted} refers to {strange[0]}, which "
+                f"{given.cohort.cohort} does not have; see `sage cohort show`"
             )
         for item in part.filters:
             number, several = isinstance(item.value, float), isinstance(item.value, tuple)
@@ -96,17 +98,18 @@ def check_edited(question: Question, given: QuestionInput, read: Question) -> Qu
                 item.value is None and item.op != "present"
             ):  # fmt: skip
                 raise InputError(
-                    f"--question: part {part.quoted}: {item.variable} {item.op} {item.value} is no"
-                    ' condition: "in" takes a list, an order takes a number'
+                    f"--question: part {part.quoted}: invalid condition {item.variable} {item.op}"
+                    f' {item.value}; "in" requires a list, and lt, le, gt and ge require'
+                    " a number"
                 )
         if part.role is PartRole.ENDPOINT and not part.endpoint and part.variables:
             raise InputError(
-                f"--question: part {part.quoted} is an endpoint and names variables: give it"
-                f" of {', '.join(sorted(endpoints))} as `endpoint`"
+                f"--question: part {part.quoted} is an endpoint but lists variables; set `endpoint`"
+                f" to one of: {', '.join(sorted(endpoints))}"
             )
         if part.endpoint and part.endpoint not in endpoints:
             raise InputError(
-                f"--question: part {part.quoted} names endpoint {part.endpoint};"
+                f"--question: part {part.quoted} refers to unknown endpoint {part.endpoint};"
                 f" {given.cohort.cohort} has {', '.join(sorted(endpoints))}"
             )
     before = {(part.role, key_of(part.words)): part for part in read.parts}

@@ -158,7 +158,7 @@ class Question(View):
         """Reject a comparison that lost a group but is not refused: it could be tested reversed."""
         lost = find_lost_sides(self.parts)
         if lost and not self.refusals:
-            raise ValueError(f"the comparison lacks {lost[0].quoted}; refuse it")
+            raise ValueError(f"the comparison lacks {lost[0].quoted}; reject the question")
         return self
 
     def list_parts(self, role: PartRole | None = None) -> tuple[Part, ...]:

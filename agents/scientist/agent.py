@@ -178,7 +178,7 @@ def draft_from_chains(given: ScientistInput, resources: Resources) -> Candidates
     found = tuple(islice(proposals(given, resources), given.wanted))
     if not found:
         raise ValueError(
-            "no further hypothesis: the cohort measures none of the remaining entities of the paths"
+            "no further hypothesis: none of the remaining path entities are measured in the cohort"
         )
     return Candidates(candidates=found)
 

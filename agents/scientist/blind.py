@@ -282,10 +282,10 @@ class BlindCohort:
         import numpy as np
 
         if not 2 <= len(set(keys)) == len(keys) <= 3:
-            raise InputError("joint counts take two or three different variables")
+            raise InputError("joint counts require two or three different variables")
         closed = [key for key in keys if key not in allowed]
         if closed:
-            raise InputError(f"{closed[0]} cannot be counted beside another variable")
+            raise InputError(f"{closed[0]} cannot be counted jointly with another variable")
         rows = table[list(keys)].dropna()
         coded = [_levels(rows[key], cut) for key in keys]
         names = [[name for name in item.cat.categories if (item == name).any()] for item in coded]
@@ -364,7 +364,7 @@ class BlindCohort:
         rows = table[apply_filters(table, contract.filters)]
         rows = rows.dropna(subset=[use.key for use in contract.exposures])
         if rows.empty:
-            raise InputError("no patient has every exposure in this population")
+            raise InputError("no patient in this population has values for all exposures")
         values = tuple(exposure_values(rows, use) for use in contract.exposures)
         pairs = zip(values, contract.exposures, strict=True)
         cuts = tuple(find_cut(pair, use) for pair, use in pairs)
@@ -377,7 +377,7 @@ class BlindCohort:
         )
         n = exposed + reference
         if not exposed or not reference:
-            raise InputError("one group is empty: choose another cut rule or comparison")
+            raise InputError("one group is empty; choose another cut rule or comparison")
         events = None if endpoint.events is None else endpoint.events / max(endpoint.n, 1) * n
         power = compute_power(
             n, events, exposed / n, endpoint.kind, contract.rules, "dictionary",

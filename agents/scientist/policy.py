@@ -125,8 +125,8 @@ def investigate(given: ScientistInput, resources: Resources) -> Moves[Candidates
     chosen = yield from _strongest(pool, given)
     if not chosen:
         raise ValueError(
-            "no further hypothesis: the cohort measures none of the remaining entities of the"
-            " paths, or too few patients have them"
+            "no further hypothesis: none of the remaining path entities are measured in the"
+            " cohort, or too few patients have values for them"
         )
     return Candidates(candidates=tuple(chosen))
 
@@ -543,5 +543,5 @@ def _strongest(pool: Sequence[Proposal], given: ScientistInput) -> Looks:
         weak = (design["power"] or 0.0) < ENOUGH_POWER
         ordered.append(((lost, weak, place), proposal))
     if not ordered:
-        raise ValueError(f"nothing that was drafted can be tested. {refused[0]}")
+        raise ValueError(f"none of the drafted hypotheses can be tested. {refused[0]}")
     return [proposal for _, proposal in sorted(ordered, key=lambda pair: pair[0])][: given.wanted]

@@ -315,7 +315,7 @@ class Workbench:
             If the cohort has no maps.
         """
         if self.measures is None:
-            raise InputError("the cohort has no slide maps to measure")
+            raise InputError("the cohort has no slide maps to compute measurements from")
         checks, self.cohort = self.measures.define(tuple(dict.fromkeys(asked.formulas)))
         shown = self.cohort.describe(tuple(check.variable for check in checks if check.variable))
         scores = {variable.variable: variable for variable in shown.variables}

@@ -79,7 +79,7 @@ def open_window(graph: Graph, cut: int, horizon: int) -> Window:
     n, whole = past.n_nodes, max(graph.n_nodes, 1)
     if not past.n_edges:
         span = graph.stats()
-        raise InputError(f"the graph has no edge dated {cut} or before (years: {span.first_year}"
+        raise InputError(f"the graph has no edges dated {cut} or earlier (years: {span.first_year}"
                          f" to {span.last_year}); choose a later --cut")  # fmt: skip
     place = np.array([past.position.get(node, -1) for node in graph.ids], dtype=np.int64)
     codes, years = list_links(graph)
@@ -91,7 +91,7 @@ def open_window(graph: Graph, cut: int, horizon: int) -> Window:
     new = new[(past.degree[new // n] > 0) & (past.degree[new % n] > 0)]
     if len(new) < FEWEST:
         raise InputError(f"only {len(new)} pairs known in {cut} were linked by {cut + horizon}; at"
-                         f" least {FEWEST} are needed")  # fmt: skip
+                         f" least {FEWEST} are required")  # fmt: skip
     pairs = np.stack([new // n, new % n], axis=1)
     return Window(past, cut, pairs, np.union1d(codes, before))
 

@@ -98,7 +98,7 @@ def judge(cohort: str, root: str, number: int, seed: int = 0) -> Claim:
     ]  # fmt: skip
     endpoints = [item for item in dictionary.endpoints if item.kind in ("survival", "binary")]
     if not variables or not endpoints:
-        raise InputError(f"{cohort}: no variable or no endpoint to draw from")
+        raise InputError(f"{cohort}: no variables or no endpoints to sample from")
     own = int(hash_text(f"{whole.id}/{number}")[:8], 16)
     rng = generator(seed, PURPOSE, own)
     variable = variables[int(rng.integers(len(variables)))]

@@ -148,8 +148,9 @@ def collect_statements(root: Path) -> list[Statement]:
     with TemporaryDirectory() as again:  # a removed sentence could not be drawn
         if write_report(folder, Path(again)).markdown.read_text(encoding="utf-8") != text:
             raise InputError(
-                f"{report}: differs from the run's outputs: it was changed, or written by another"
-                f" version of SAGE; rebuild it with `sage admin replay {root} --out {root}`"
+                f"{report}: does not match the run's outputs; the file was changed or written by "
+                f"another SAGE version; rebuild it with `sage admin replay {root} --out "
+                f"{root}`"
             )
     lines = text.splitlines()
     pen = Pen(page.facts, page.sources, markdown_text)
@@ -267,8 +268,8 @@ def draw(pool: Sequence[Statement], count: int, seed: int = 0) -> list[Statement
                     taken += 1
         if taken < wanted[kind]:
             raise InputError(
-                f"the reports hold {taken} different {kind} statements, and {wanted[kind]} are "
-                "needed: give more runs, or draw fewer with --count"
+                f"the reports contain {taken} different {kind} statements, but {wanted[kind]} are "
+                "required; give more runs, or set a lower --count"
             )
     mixed = generator(seed, PURPOSE, len(SHARES)).permutation(len(chosen))
     return [
@@ -328,9 +329,9 @@ def score(
         missing = [item.id for item in sample if item.id not in given]
         if missing:
             raise InputError(f"the {name} reading lacks {len(missing)} of {len(sample)} statements,"
-                             f" such as {missing[0]}")  # fmt: skip
+                             f" including {missing[0]}")  # fmt: skip
     if first == second:
-        raise InputError("the two readings are identical: the second is a copy")
+        raise InputError("the two readings are identical; each reader must read independently")
     verdicts = [[given[item.id].verdict for item in sample] for given in (first, second)]
     disputed = {item.id for item, one, other in zip(sample, *verdicts, strict=True) if one != other}
     if undisputed := sorted(decided.keys() - disputed):
@@ -380,7 +381,9 @@ def run(
     """Draw statements from runs for two readers, or score two readings."""
     if runs:
         if sample.exists():
-            raise InputError(f"{sample} exists and may have been read; name another file")
+            raise InputError(
+                f"{sample} already exists and may have been read; choose another file name"
+            )
         pool = [statement for root in runs for statement in collect_statements(root)]
         drawn = draw(pool, count, seed)
         write_text(sample, "".join(f"{item.model_dump_json()}\n" for item in drawn))
@@ -391,7 +394,7 @@ def run(
             for kind in SHARES
         ))  # fmt: skip
     if first is None or second is None:
-        raise InputError("give runs to draw from, or --first and --second readings to score")
+        raise InputError("give runs to sample from, or --first and --second readings to score")
     drawn = load_lines(sample, Statement, given=True)
     decided = load_readings(adjudicated, drawn) if adjudicated else None
     return score(drawn, load_readings(first, drawn), load_readings(second, drawn), decided)

@@ -100,7 +100,7 @@ def load_tasks(folder: Path, gold: Path = GOLD) -> list[Task]:
             text = " ".join(item["text"] for item in held["hypotheses"]["main"])
             tables = tuple(str(path.parent / Path(t["name"]).name) for t in held["datasets"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path}: not a task of discoverybench/real ({error!r})") from None
+            raise InputError(f"{path}: not a discoverybench/real task ({error!r})") from None
         tasks.append(Task(gold=each, text=text, tables=tables))
     return tasks
 
@@ -113,12 +113,12 @@ def load_table(paths: tuple[str, ...]) -> pd.DataFrame:
         try:
             parts.append(pd.read_stata(path) if path.suffix == ".dta" else pd.read_csv(path))
         except (OSError, ValueError) as error:
-            raise InputError(f"{path}: not a table ({error})") from None
+            raise InputError(f"{path}: could not be read as a table ({error})") from None
     shared = [name for name in parts[0] if all(name in part for part in parts)]
     out = parts[0]
     for part in parts[1:]:
         if not shared or part.duplicated(shared).any():
-            raise InputError(f"{paths[0]}: its tables have no common key to be joined by")
+            raise InputError(f"{paths[0]}: its tables have no common key to join on")
         out = out.merge(part, on=shared, how="inner")
     return out.replace([np.inf, -np.inf], np.nan)
 
@@ -211,7 +211,7 @@ def classify(values: pd.Series) -> str:
     if pd.api.types.is_numeric_dtype(known):
         return "continuous"
     if known.nunique() > LEVELS:
-        raise InputError(f"{values.name}: more than {LEVELS} categories")
+        raise InputError(f"{values.name}: categorical columns are limited to {LEVELS} categories")
     return "categorical"
 
 

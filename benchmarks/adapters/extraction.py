@@ -195,7 +195,7 @@ def _check_disjoint(
     both = {document.id for document in documents} & {document.id for document in others}
     if both:
         raise InputError(
-            f"{look_up}: document {min(both)} is in {corpus} too; name a corpus that is not scored"
+            f"{look_up}: document {min(both)} is also in {corpus}; give a corpus that is not scored"
         )
 
 

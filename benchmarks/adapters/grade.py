@@ -153,7 +153,7 @@ def _read_scores(path: Path) -> dict[str, int]:
         rows = [row for row in csv.DictReader(file) if (row.get("score") or "").strip()]
     for number, row in enumerate(rows, 1):
         if not row["score"].isdigit() or int(row["score"]) > LARGEST:
-            raise InputError(f"{path}, score {number}: expected 0 to {LARGEST}")
+            raise InputError(f"{path}, score {number}: must be between 0 and {LARGEST}")
     return {row["id"]: int(row["score"]) for row in rows}
 
 

@@ -79,7 +79,7 @@ def load_settings(folder: Path) -> list[Setting]:
         found.append(Setting(name=path.parent.relative_to(folder).as_posix(), train=train,
                              validation=validation, planted=planted))  # fmt: skip
     if not found:
-        raise InputError(f"{folder}: holds no metadata.json of a HypoBench setting")
+        raise InputError(f"{folder}: no metadata.json for a HypoBench setting")
     return found
 
 

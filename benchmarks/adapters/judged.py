@@ -42,7 +42,9 @@ def load_judgments(path: Path) -> tuple[list[str], list[str]]:
     rows = load_sheet(path)
     first, second = ([row[name] for row in rows] for name in ("judgment", "second"))
     if unknown := {*first, *second} - set(JUDGMENTS):
-        raise ValueError(f"{path}: judgments {sorted(unknown)}; expected {', '.join(JUDGMENTS)}")
+        raise ValueError(
+            f"{path}: unknown judgments {sorted(unknown)}; expected {', '.join(JUDGMENTS)}"
+        )
     return first, second
 
 

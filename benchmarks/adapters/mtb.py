@@ -125,7 +125,7 @@ class _Log:
             raise InputError(f"{path}: {describe_problems(error)}") from None
         except (TypeError, KeyError, ValueError):
             raise InputError(
-                f"{path}: expected a list of questions that ends with the conversation"
+                f"{path}: expected a list of questions followed by the conversation"
             ) from None
 
 
@@ -181,7 +181,9 @@ def _build_case(
     same = [(row.question, row.answer) for row in first.rows]
     for other in logs[1:]:
         if [(row.question, row.answer) for row in other.rows] != same:
-            raise InputError(f"{other.path}: its questions or answers differ from {first.path}")
+            raise InputError(
+                f"{other.path}: questions or answers differ from those in {first.path}"
+            )
     stages, at = _parse_stages(first)
     questions, letters = [], {}
     for number, row in enumerate(first.rows, 1):
@@ -191,7 +193,9 @@ def _build_case(
             row.answer.strip()[:2], options
         )
         if truth is None:
-            raise InputError(f"{first.path}: question {number}: no letter in its answer")
+            raise InputError(
+                f"{first.path}: question {number}: the answer contains no option letter"
+            )
         letters[number] = truth
         text = row.question.split("\n---")[0].strip()
         kind = _classify(track, at[number - 1], text)
@@ -221,10 +225,12 @@ def _parse_stages(log: _Log) -> tuple[list[Stage], list[int]]:
             stages.append(Stage(context=context[1].strip(), listed=names))
         row = log.rows[len(at)] if len(at) < len(log.rows) else None
         if not stages or row is None or asked[1].strip() != row.question.strip():
-            raise InputError(f"{log.path}: its conversation does not follow its questions")
+            raise InputError(f"{log.path}: the conversation does not match the questions")
         at.append(len(stages) - 1)
     if len(at) != len(log.rows):
-        raise InputError(f"{log.path}: {len(log.rows)} questions, {len(at)} in its conversation")
+        raise InputError(
+            f"{log.path}: {len(log.rows)} questions, but {len(at)} in its conversation"
+        )
     return stages, at
 
 
@@ -247,7 +253,9 @@ def _collect_shown(
                 if Path(name).suffix.lower() in IMAGES:
                     continue
                 if shown.setdefault(name, body) != body:
-                    raise InputError(f"{log.path}: {name} differs from where it was shown before")
+                    raise InputError(
+                        f"{log.path}: {name} differs from an earlier version of the same file"
+                    )
     return shown, stained
 
 

@@ -67,9 +67,7 @@ def load_questions(folder: Path) -> tuple[list[Question], int]:
     for category in CATEGORIES:
         path = folder / category / "questions.json"
         if not path.is_file():
-            raise InputError(
-                f"{folder}: not SlideQuest's folder (it has no {category}/{path.name})"
-            )
+            raise InputError(f"{folder}: not SlideQuest data ({category}/{path.name} not found)")
         try:
             for row in json.loads(path.read_text(encoding="utf-8")):
                 total += 1
@@ -86,7 +84,7 @@ def load_questions(folder: Path) -> tuple[list[Question], int]:
                         )
                     )
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path}: not a list of SlideQuest's questions: {error}") from error
+            raise InputError(f"{path}: not a list of SlideQuest questions: {error}") from error
     return found, total
 
 

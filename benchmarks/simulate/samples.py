@@ -42,7 +42,9 @@ def survival_sample(
     """
     beta = np.asarray(coef, dtype=np.float64)
     if n < 2 or beta.ndim != 1 or not 0.0 <= censored < 1.0:
-        raise ShapeError("survival_sample: n of at least 2, one coefficient per covariate")
+        raise ShapeError(
+            "survival_sample: requires n >= 2, one coefficient per covariate, and 0 <= censored < 1"
+        )
     rng = generator(seed)
     shared = rng.standard_normal((n, 1))
     X = np.sqrt(correlation) * shared + np.sqrt(1.0 - correlation) * rng.standard_normal(

@@ -76,7 +76,7 @@ def partition(graph: Graph, resolution: float = 1.0, seed: int = 0) -> list[list
         If the resolution is not a finite number above 0.
     """
     if not 0 < resolution < np.inf:
-        raise InputError(f"resolution {resolution}: must be a finite number above 0")
+        raise InputError(f"resolution must be a finite number above 0, got {resolution}")
     import graspologic_native
 
     kept = ~graph.negated & (graph.head != graph.tail)

@@ -88,7 +88,7 @@ def build(
     if ontology is None:
         raise InputError("build requires an ontology: load it with Ontology.load(folder)")
     if not sources:
-        raise InputError("no sources: give files or folders with papers")
+        raise InputError("no sources; give files or folders with papers")
     folder = graph_folder(Path(out))
     folder.mkdir(parents=True, exist_ok=True)
     report = BuildReport(out=str(folder), graphml=str(folder / GRAPHML), as_of=options.as_of)

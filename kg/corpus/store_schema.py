@@ -89,7 +89,7 @@ def open_database(path: Path) -> sqlite3.Connection:
         db.commit()
     elif version[0] != str(SCHEMA_VERSION):
         raise InputError(
-            f"{path}: store version {version[0]}, but this version of SAGE writes "
+            f"{path}: store version {version[0]}, but this SAGE version writes "
             f"{SCHEMA_VERSION}; build into a new folder"
         )
     return db

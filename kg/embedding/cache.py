@@ -39,7 +39,7 @@ class VectorCache:
                 )
             except (OSError, sqlite3.DatabaseError) as error:
                 raise FaultError(
-                    f"{self.path}: cannot be used as a cache of embeddings ({error}). Delete it, "
+                    f"{self.path}: cannot be used as an embedding cache ({error}); delete it, "
                     "or choose another path."
                 ) from error
             self._connection = connection

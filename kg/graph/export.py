@@ -51,12 +51,10 @@ def export_graph(
     """
     path = Path(path)
     if format not in FORMATS:
-        raise InputError(
-            f'export format "{format}" is not known; choose from {", ".join(FORMATS)}.'
-        )
+        raise InputError(f'unknown export format "{format}"; choose from {", ".join(FORMATS)}.')
     if path.is_dir():
         raise InputError(
-            f"--out {path} is a folder, but {format} writes a file; give a file name in it"
+            f"--out {path} is a folder, but {format} writes a file; give a file name inside it"
         )
     if format == "html":
         from kg.graph.export_page import render_page

@@ -49,7 +49,7 @@ def write(graph: GraphArrays, path: str | Path) -> Path:
         with writing(path) as stream:
             _stream(graph, stream)
     except OSError as error:
-        raise FaultError(f"{path}: the GraphML could not be written ({error}).") from error
+        raise FaultError(f"{path}: the GraphML file could not be written ({error}).") from error
     return path
 
 

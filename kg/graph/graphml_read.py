@@ -101,13 +101,13 @@ def _check_prolog(path: Path) -> None:
 
     def doctype(*_: Any) -> None:
         raise InputError(
-            f"{path}: declares a DTD or entities, which GraphML does not need and which can be "
-            "an attack. Remove the DOCTYPE."
+            f"{path}: contains a DTD or entities, which GraphML does not need and which can be "
+            "used for an attack; remove the DOCTYPE."
         )
 
     def root(tag: str, _: Any) -> None:
         if tag.rpartition(":")[2] != "graphml":
-            raise InputError(f"{path}: XML, but not GraphML (its root is <{tag}>).")
+            raise InputError(f"{path}: XML but not GraphML (root element <{tag}>).")
         raise _RootSeenError
 
     parser = expat.ParserCreate()
@@ -207,7 +207,7 @@ class _Reader:
         if not id_:
             raise InputError(f"{self.path}: a node has no ID.")
         if id_ in self.nodes:
-            raise InputError(f'{self.path}: two nodes have the ID "{id_}".')
+            raise InputError(f'{self.path}: two nodes have the same ID "{id_}".')
         data = self._data(element)
         names = [clean_name(data[k]) for k in _sort_keys(data, _NAME_KEYS)]
         words = [n for n in names if n != id_ and not n.isdecimal()]
@@ -244,7 +244,7 @@ class _Reader:
             try:
                 self.merges.append(Merge(node=id_, kept=name, kept_type=type_, **merge))
             except (TypeError, ValueError) as error:
-                raise InputError(f"{self.path}: a merge of {where} is damaged: {error}") from error
+                raise InputError(f"{self.path}: a merge for {where} is invalid: {error}") from error
 
     def finish(self) -> tuple[FusedGraph, dict[str, Any]]:
         """Return the graph, and the measures given as attributes on edges without evidence."""
@@ -303,7 +303,9 @@ class _Reader:
                 self.meta.get("options") or {"similarity": False, "prune_below": 1}
             )
         except ValueError as error:
-            raise InputError(f"{self.path}: graph attribute sage is damaged: {error}") from error
+            raise InputError(
+                f'{self.path}: the graph attribute "sage" is invalid: {error}'
+            ) from error
         fused = FusedGraph(
             nodes=tuple(self.nodes.values()),
             edges=tuple(edge for edge, _ in made),
@@ -321,7 +323,9 @@ class _Reader:
         try:
             return _SUPPORTS.validate_json(text)
         except ValueError as error:
-            raise InputError(f"{self.path}: evidence of {where} is damaged: {error}") from error
+            raise InputError(
+                f"{self.path}: the evidence for {where} is invalid: {error}"
+            ) from error
 
     def _number(self, text: str | None, where: str, name: str, missing: float) -> float:
         if text is None or not text.strip():

@@ -49,7 +49,7 @@ class Graph(GraphArrays):
                 return cls(*read_graphml(file))
         what = "is empty or not a graph folder" if path.is_dir() else "does not exist"
         raise InputError(
-            f"{path} {what}: expected a graph folder ({SIDECAR}), or a .graphml file. Build a "
+            f"{path} {what}; expected a graph folder ({SIDECAR}) or a .graphml file. Build a "
             "graph first: sage kg build."
         )
 
@@ -98,9 +98,9 @@ class Graph(GraphArrays):
             return exact
         near = ", ".join(f'"{m.name}"' for m in self.find(node, 3))
         raise InputError(
-            f'no node is called "{node}".'
+            f'no node is named "{node}".'
             + (
-                f" Nearest names: {near}."
+                f" Closest names: {near}."
                 if near
                 else ""
                 if self.n_nodes

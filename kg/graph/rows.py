@@ -60,6 +60,6 @@ class JsonRows:
             return json.loads(self.buffer[start:stop])
         except ValueError as error:
             raise InputError(
-                f"graph sidecar: row {row} is damaged ({error}). Write the sidecar again from the "
-                "store or the GraphML."
+                f"graph sidecar: row {row} is damaged ({error}); write the sidecar again from the "
+                "store or the GraphML file."
             ) from error

@@ -50,9 +50,9 @@ def is_sidecar(folder: Path) -> bool:
 def write_sidecar(graph: GraphArrays, folder: Path) -> Path:
     """Write `graph` to `folder`; the same graph gives the same bytes."""
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file: a graph sidecar is a folder.")
+        raise InputError(f"{folder} is a file, but a graph sidecar is a folder.")
     if folder.is_dir() and any(folder.iterdir()) and not is_sidecar(folder):
-        raise InputError(f"{folder} is not empty: choose a new folder for the graph.")
+        raise InputError(f"{folder} is not empty; choose a new folder for the graph.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
@@ -127,8 +127,8 @@ def read_sidecar(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         if meta["format"] != FORMAT:
             raise InputError(
-                f"{folder}: graph sidecar of format {meta['format']}, this version reads {FORMAT}. "
-                "Build the graph again."
+                f"{folder}: graph sidecar format {meta['format']}, but this version reads "
+                f"{FORMAT}; rebuild the graph."
             )
         if "/" in meta["data"] or "\\" in meta["data"] or ".." in meta["data"]:
             raise InputError(f"{folder}/meta.json refers to a path outside its folder.")
@@ -158,7 +158,7 @@ def read_sidecar(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         columns["vectors"] = _vectors(data / "vectors.bin", n, meta["dimension"])
         for name in ("ids", "names"):
             if len(columns[name]) != n:
-                raise InputError(f"{data / name}.txt is damaged. Build the graph again.")
+                raise InputError(f"{data / name}.txt is damaged; rebuild the graph.")
         if n and (
             m
             and (
@@ -166,15 +166,13 @@ def read_sidecar(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
                 or max(columns["head"].max(), columns["tail"].max()) >= n
             )
         ):
-            raise InputError(
-                f"{data}: an edge refers to a nonexistent node. Build the graph again."
-            )
+            raise InputError(f"{data}: an edge refers to a nonexistent node; rebuild the graph.")
         return columns, meta["graph"]
     except (OSError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"{folder}: the graph sidecar is damaged ({error}). Build the graph again."
+            f"{folder}: the graph sidecar is damaged ({error}); rebuild the graph."
         ) from error
 
 
@@ -182,9 +180,7 @@ def _array(path: Path, kind: str, size: int) -> Any:
     dtype = np.dtype(kind).newbyteorder("<")
     array = np.fromfile(path, dtype=dtype)
     if len(array) != size:
-        raise InputError(
-            f"{path} has {len(array)} entries, expected {size}. Build the graph again."
-        )
+        raise InputError(f"{path} has {len(array)} entries, expected {size}; rebuild the graph.")
     return array
 
 
@@ -202,6 +198,6 @@ def _vectors(path: Path, n: int, dimension: int | None) -> Any:
         return np.zeros((0, dimension), dtype=np.float32)
     if path.stat().st_size != 4 * n * dimension:
         raise InputError(
-            f"{path}: not {n} vectors of dimension {dimension}. Build the graph again."
+            f"{path}: expected {n} vectors of dimension {dimension}; rebuild the graph."
         )
     return np.memmap(path, dtype="<f4", mode="r", shape=(n, dimension))

@@ -296,7 +296,7 @@ def _rows(folder: Path, name: str, columns: Sequence[str]) -> Iterator[tuple[dic
         header = tuple(next(reader, ()))
         if header != tuple(columns):
             raise InputError(
-                f"{path}: the header is {' '.join(header) or 'empty'}; expected {' '.join(columns)}"
+                f"{path}: the header must be {' '.join(columns)}, got {' '.join(header) or 'empty'}"
             )
         for number, values in enumerate(reader, start=2):
             if not values:
@@ -327,7 +327,7 @@ def _entry(row: dict[str, str], where: str) -> OntologyEntry:
     if row["definition"]:
         source = SOURCES.get(row["source"], row["source"])
         if not source:
-            raise InputError(f"{where}: a definition requires a source, such as own")
+            raise InputError(f'{where}: a definition requires a source, such as "own"')
         definition = f"{row['definition']} [{source}]"
     return OntologyEntry(row["id"], row["name"], kind, synonyms, definition, identifiers)
 
@@ -350,7 +350,9 @@ def _links(folder: Path, known: set[str]) -> Links:
             raise InputError(f"{where}: {row['id']!r} is related to itself")
         pair = frozenset((row["id"], row["other"]))
         if pair in said:
-            raise InputError(f"{where}: {said[pair]} already relates these two; keep one relation")
+            raise InputError(
+                f"{where}: {said[pair]} already relates these two entities; keep one relation"
+            )
         said[pair] = where
         related.append(Related(row["id"], Link(row["relation"]), row["other"]))
     links = Links(related)
@@ -369,7 +371,7 @@ def _homonyms(folder: Path, known: set[str]) -> Homonyms:
     readings = []
     for row, where in _rows(folder, "homonyms.tsv", HOMONYM_COLUMNS):
         if not row["surface"]:
-            raise InputError(f"{where}: a homonym requires a surface")
+            raise InputError(f"{where}: a homonym requires a surface form")
         if row["entity"] and row["entity"] not in known:
             raise InputError(f"{where}: {row['entity']!r} is not an id in entities.tsv")
         near = tuple(word for word in row["near"].split("|") if word)

@@ -105,7 +105,7 @@ class LocalIndex:
         records.extend(cls.build(others).records)
         if not records:
             raise InputError(
-                f"{folder}: nothing readable; a note must start with front matter (`title: ...`)"
+                f"{folder}: no readable files; a note must start with front matter (`title: ...`)"
             )
         return cls(records)
 

@@ -102,10 +102,10 @@ class PubMed:
 
         content = body.decode("utf-8", "replace")
         if content.lstrip().startswith(("<", "{")):
-            raise SourceChanged(self.name, "efetch returned markup instead of MEDLINE")
+            raise SourceChanged(self.name, "efetch returned markup instead of MEDLINE records")
         entries = list(Medline.parse(io.StringIO(content)))  # type: ignore[no-untyped-call]
         if content.strip() and not any(entry.get("PMID") for entry in entries):
-            raise SourceChanged(self.name, "efetch returned no MEDLINE record")
+            raise SourceChanged(self.name, "efetch returned no MEDLINE records")
         return entries
 
 

@@ -40,7 +40,7 @@ def get_field(service: str, value: Any, path: str, kind: type | tuple[type, ...]
     """
     for step in path.split("."):
         if not isinstance(value, Mapping) or step not in value:
-            raise SourceChanged(service, f'field "{path}" is missing from its answer')
+            raise SourceChanged(service, f'field "{path}" is missing from the response')
         value = value[step]
     if not isinstance(value, kind):
         raise SourceChanged(service, f'field "{path}" has an unexpected type')
@@ -54,7 +54,7 @@ def require_records(service: str, listed: Sequence[object], records: list[T]) ->
     """Return `records`; raise `SourceChanged` if entries were listed but none could be read."""
     if listed and not records:
         raise SourceChanged(
-            service, f'none of {len(listed)} entries has the field "title" any more'
+            service, f'none of the {len(listed)} entries has the field "title" any more'
         )
     return records
 

@@ -29,8 +29,9 @@ def parse_topic(topic: str, ontology: Ontology) -> Query:
     """
     if operator := _OPERATOR.search(topic):
         raise InputError(
-            f"{operator[0]} is not supported in a topic: all concepts must occur, and synonyms "
-            "are added. List only concepts; gather alternatives into separate folders"
+            f"{operator[0]} is not supported in a topic: all concepts are required, and synonyms "
+            "are added automatically; list only concepts, and put alternatives in "
+            "separate folders"
         )
     phrases, end = [], 0
     for match in [*ontology.find_all(topic), None]:

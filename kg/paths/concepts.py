@@ -266,8 +266,8 @@ def check_embedder(graph: Graph, embedder: Embedder) -> None:
         raise InputError(
             f"the graph was embedded with {graph.embedder} ({graph.vectors.shape[1]} "
             f"dimensions), but the current embedding model is {embedder.name} "
-            f"({embedder.dimension}). Set embedding_model to {graph.embedder}, or rebuild the "
-            "graph with this model."
+            f"({embedder.dimension}); set embedding_model to {graph.embedder}, or "
+            "rebuild the graph with the current model."
         )
 
 

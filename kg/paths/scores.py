@@ -186,7 +186,7 @@ def check_weights(weights: tuple[float, float, float, float]) -> tuple[float, fl
     """Scale weights to sum to 1; raise ValueError if any is negative or not finite, or all 0."""
     array = np.asarray(weights, dtype=np.float64)
     if not np.isfinite(array).all() or (array < 0).any() or array.sum() <= 0:
-        raise ValueError(f"path weights must be >= 0 and not all zero, but are {weights}")
+        raise ValueError(f"path weights must be >= 0 and not all zero, got {weights}")
     logic_, relevance_, novelty_, surprise_ = (array / array.sum()).tolist()
     return logic_, relevance_, novelty_, surprise_
 

@@ -106,7 +106,7 @@ async def _fetch(
 def _records(body: bytes) -> dict[str, str]:
     text = body.decode("utf-8", "replace")
     if text.lstrip().startswith(("<", "{")):
-        raise SourceChanged("pubmed", "efetch returned markup instead of MEDLINE")
+        raise SourceChanged("pubmed", "efetch returned markup instead of MEDLINE records")
     records = {}
     for block in re.split(r"\n(?=PMID- )", text):
         match = re.search(r"^PMID- (\d+)", block, re.MULTILINE)

@@ -83,7 +83,9 @@ def parse(data: bytes) -> Any:
     from lxml import etree
 
     if _ENTITY.search(data[: 1 << 20]):
-        raise SourceError("declares XML entities, which are not expanded for safety; remove them")
+        raise SourceError(
+            "declares XML entities, which are not expanded for security reasons; remove them"
+        )
     parser = etree.XMLParser(
         resolve_entities=False,
         no_network=True,
@@ -195,7 +197,7 @@ def _jats(article: Any, path: Path, identity: str) -> Document:
                 loose += _paragraphs(child)
         builder.add("", loose)
     if not builder.text:
-        raise SourceError("JATS article without abstract or body text")
+        raise SourceError("JATS article without an abstract or body text")
     return Document(
         id=identity,
         path=str(path),

@@ -173,13 +173,13 @@ def read_objects(path: Path) -> Drawing:
     crs = str((named.get("name") if isinstance(named, dict) else named) or "")
     drawing = Drawing(path, tuple(out), dict(skipped), ForeignText(crs, LONGEST_NAME))
     if skipped and not out:
-        raise InputError(f"{drawing.notes[0]}. Export areas or points")
+        raise InputError(f"{drawing.notes[0]}; export areas or points")
     return drawing
 
 
 def _read_feature(item: Any) -> Annotated:
     if not isinstance(item, dict):
-        raise SkippedError("that is not an object")
+        raise SkippedError("not a JSON object")
     properties = item.get("properties")
     properties = properties if isinstance(properties, dict) else {}
     geometry = item.get("geometry", item if "coordinates" in item else None)
@@ -246,7 +246,7 @@ def _read_geometry(geometry: Any, label: str) -> tuple[tuple[Polygon, ...], F64]
     if form in ("LineString", "MultiLineString"):
         raise SkippedError("drawn as a line, which has no area")
     if form not in ("Polygon", "MultiPolygon", "Point", "MultiPoint"):
-        raise SkippedError("of an unknown geometry")
+        raise SkippedError("with an unknown geometry")
     if not parts:
         raise SkippedError("with an empty geometry")
     if form == "Polygon":
@@ -275,7 +275,7 @@ def read_polygons(path: Path) -> tuple[list[Polygon], list[str]]:
     drawing = read_objects(path)
     areas = tuple(thing for thing in drawing.objects if thing.polygons)
     if not areas:
-        raise InputError(f"{path}: contains no polygon; draw an area")
+        raise InputError(f"{path}: contains no polygons; draw an area")
     skipped = dict(drawing.skipped)
     if points := len(drawing.objects) - len(areas):
         skipped["drawn as points, which have no area"] = points
@@ -309,7 +309,7 @@ def _features(data: Any, path: Path) -> list[Any]:
     if not isinstance(items, list):
         raise InputError(f"{path}: not GeoJSON")
     if len(items) > MAX_FEATURES:
-        raise InputError(f"{path}: more than {MAX_FEATURES} features")
+        raise InputError(f"{path}: more than the maximum of {MAX_FEATURES} features")
     return items
 
 
@@ -339,6 +339,6 @@ def _polygon(parts: Any, label: str) -> Polygon:
     _require_near(rings)
     opened = [r[:-1] if len(r) > 1 and np.allclose(r[0], r[-1]) else r for r in rings]
     if any(len(ring) < 3 for ring in opened[:1]):
-        raise SkippedError("with a ring of fewer than 3 corners")
+        raise SkippedError("with a ring of fewer than 3 points")
     holes = tuple(ring for ring in opened[1:] if len(ring) >= 3)
     return Polygon(opened[0], holes, ForeignText(label, LONGEST_NAME))

@@ -48,7 +48,7 @@ def write_png_rows(path: Path, width: int, height: int, parts: Iterable[U8]) -> 
             if packed := packer.compress(filtered.tobytes()):
                 chunk(b"IDAT", packed)
         if seen != height:
-            raise ValueError(f"{seen} rows were provided for an image of {height} rows")
+            raise ValueError(f"got {seen} rows for an image with {height} rows")
         chunk(b"IDAT", packer.flush())
         chunk(b"IEND", b"")
 

@@ -28,7 +28,9 @@ def parse_annotations(text: str, path: Path) -> list[dict[str, Any]]:
     except (ElementTree.ParseError, DefusedXmlException) as error:
         raise InputError(f"{path}: invalid XML: {error}") from error
     if root.tag not in ("ASAP_Annotations", "Annotations"):
-        raise InputError(f"{path}: XML, but not of ASAP, HALO or ImageScope (<{root.tag}>)")
+        raise InputError(
+            f"{path}: XML, but not from ASAP, HALO or ImageScope (root element <{root.tag}>)"
+        )
     out: list[dict[str, Any]] = []
     for annotation in root.iter("Annotation"):
         group = annotation.get("PartOfGroup")

@@ -177,7 +177,7 @@ def graph_paths(given: PathsInput, context: ToolContext) -> PathsResult:
     elif given.source is not None and given.target is not None and given.prompt is None:
         found = find_between(graph, given.source, given.target, options, embedder)
     else:
-        raise InputError("give a prompt, or both source and target")
+        raise InputError("give a prompt, or both a source and a target")
     return PathsResult(
         concepts=[
             f"{concept.phrase} -> {concept.name} ({concept.type.value})"
@@ -459,7 +459,7 @@ def load_embedder(graph: Graph, context: ToolContext) -> Embedder:
         return embed.by_name(name)
     raise InputError(
         f'the graph was embedded with "{name[:80]}", but these tools use SAGE\'s bundled model; '
-        "rebuild the graph with it"
+        "rebuild the graph with that model"
     )
 
 

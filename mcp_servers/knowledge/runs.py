@@ -127,7 +127,7 @@ def run_tools(drive: Drive) -> list[ToolSpec]:
             words += ["--approve"]
         elif given.decision == "edit":
             if not given.changes:
-                raise InputError("edit requires changes: fields of the hypothesis and new values")
+                raise InputError("edit requires changes (hypothesis fields and their new values)")
             with context.writing("changes.json") as path:
                 path.write_text(json.dumps(given.changes), encoding="utf-8")
             words += [f"--edit={context.output('changes.json')}"]

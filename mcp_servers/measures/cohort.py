@@ -230,7 +230,7 @@ def _of_patient(
     lines = [path.read_text(encoding="utf-8").splitlines() for path in folders]
     for path, held in zip(folders, lines, strict=True):
         if len(held) != len(measurements):
-            raise InputError(f"{path}: {len(held)} values for {len(measurements)} measurements")
+            raise InputError(f"{path}: got {len(held)} values for {len(measurements)} measurements")
     for number, measurement in enumerate(measurements):
         value = of_patient(measurement, [Value.model_validate_json(held[number]) for held in lines])
         if not slides and failed:

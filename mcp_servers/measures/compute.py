@@ -94,7 +94,7 @@ def of_patient(measurement: Measurement, slides: Sequence[Value]) -> Value:
     value = None
     try:
         if not slides:
-            raise Undefined("the patient has no slide")
+            raise Undefined("the patient has no slides")
         if measurement.rule == "only" and len(slides) > 1:
             raise Undefined(
                 f"the patient has {len(slides)} slides, but the rule requires exactly one"
@@ -125,7 +125,7 @@ def _by_rule(measurement: Measurement, slides: Sequence[Value]) -> float:
     if measurement.rule == "area_weighted":
         areas = [slide.area_um2 for slide in slides if slide.area_um2 is not None]
         if len(areas) < len(slides):
-            raise Undefined("the outline of the tissue is unknown")
+            raise Undefined("the tissue outline is unknown")
         return float(np.average(values, weights=areas))
     if measurement.rule == "min":
         return float(values.min())
@@ -165,7 +165,9 @@ def _require_tissue(of: Points, slide: Prepared) -> None:
     """Raise an error for counts on too little tissue, where finding none is uninformative."""
     area = slide.maps.area_um2
     if isinstance(of, Objects) and area is not None and area < LEAST_TISSUE_MM2 * UM2_PER_MM2:
-        raise Undefined(f"less than {LEAST_TISSUE_MM2:g} mm² of tissue, too little for {of.plural}")
+        raise Undefined(
+            f"less than {LEAST_TISSUE_MM2:g} mm² of tissue, which is too little for {of.plural}"
+        )
 
 
 def _parts(node: Node, slide: Prepared) -> tuple[float, float | None]:
@@ -201,7 +203,7 @@ def _parts(node: Node, slide: Prepared) -> tuple[float, float | None]:
         case Arithmetic():
             scale = node.unit.per(_ratio_unit(node))
             return _parts(node.left, slide)[0] * scale, _parts(node.right, slide)[0]
-    raise TypeError(f"{node.kind} has no parts")
+    raise TypeError(f"{node.kind} has no numerator and denominator")
 
 
 def _compute(node: Node, slide: Prepared) -> float:
@@ -217,7 +219,7 @@ def _compute(node: Node, slide: Prepared) -> float:
         case Log2():
             value = _value(node.of, slide) * read_unit("1").per(node.of.unit)
             if value <= 0:
-                raise Undefined(f"the logarithm of {value:g}")
+                raise Undefined(f"the logarithm of {value:g} is undefined")
             return float(np.log2(value))
         case Arithmetic():
             return _combine(node, _value(node.left, slide), _value(node.right, slide))
@@ -367,7 +369,7 @@ def _gradient(node: nodes.Gradient, slide: Prepared) -> float:
         densities.append(count / area)
         areas.append(area)
     if len(middles) < LEAST_FIELDS:
-        raise Undefined(f"fewer than {LEAST_FIELDS} bands with {LEAST_AREA_MM2:g} mm² of tissue")
+        raise Undefined(f"fewer than {LEAST_FIELDS} bands contain {LEAST_AREA_MM2:g} mm² of tissue")
     _require(total, node.at_least, f"{node.of.plural} within {node.reach_um:g} µm of the border")
     return patterns.weighted_slope(np.array(middles), np.array(densities), np.array(areas))
 
@@ -375,10 +377,10 @@ def _gradient(node: nodes.Gradient, slide: Prepared) -> float:
 def _column(node: nodes.CellColumn, slide: Prepared) -> F64:
     column = slide.cells.columns.get(node.column)
     if column is None:
-        raise Undefined(f"the map of cells has no column {node.column}")
+        raise Undefined(f"the cell map has no column {node.column}")
     measured, wanted = read_unit(column.unit), read_unit(node.measured_in)
     if not measured.fits(wanted):
-        raise Undefined(f"column {node.column} is in {column.unit}, not in {node.measured_in}")
+        raise Undefined(f"column {node.column} is in {column.unit}, not {node.measured_in}")
     values = column.values[slide.chosen(node.of, node.within)]
     values = values[np.isfinite(values)] * wanted.per(measured)
     _require(len(values), node.at_least, f"{node.of.plural} {node.where} with {node.column}")

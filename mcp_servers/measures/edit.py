@@ -32,7 +32,7 @@ def read_area(path: Path, mpp: float | None) -> tuple[Any, list[str]]:
     Raises `InputError` if the pixel size is unknown, or the file contains no polygon.
     """
     if not mpp:
-        raise InputError(f"{path}: the maps do not state the pixel size ({MANIFEST}: mpp)")
+        raise InputError(f"{path}: the maps do not specify the pixel size (mpp in {MANIFEST})")
     polygons, notes = read_polygons(path)
     area = multipolygon(
         shapely.Polygon(polygon.exterior * mpp, [hole * mpp for hole in polygon.holes])
@@ -50,7 +50,7 @@ def part_of(maps: SlideMaps, area: Any) -> SlideMaps:
     """
     window = area if maps.window is None else multipolygon([maps.window.intersection(area)])
     if window.is_empty:
-        raise InputError(f"{maps.slide}: no tissue of the maps is inside the area")
+        raise InputError(f"{maps.slide}: the area contains no mapped tissue")
     shapely.prepare(area)
     cells, objects, regions = maps.cells, maps.objects, maps.regions
     if cells is not None:
@@ -73,8 +73,8 @@ def merge_maps(held: SlideMaps, new: SlideMaps, *, replace: bool = False) -> Sli
     """
     if held.patient != new.patient:
         raise InputError(
-            f"{new.slide}: the existing maps are of patient {held.patient}, these of "
-            f"{new.patient}; give the patient (--patient), or use another --out"
+            f"{new.slide}: the existing maps belong to patient {held.patient}, the new maps to "
+            f"{new.patient}; set the patient (--patient), or use another --out"
         )
     parts: dict[str, Any] = {}
     provenance = dict(held.provenance)

@@ -39,7 +39,7 @@ def parse(text: str) -> Measurement:
     names valid choices.
     """
     if len(text) > LONGEST:
-        raise InputError(f"the formula has {len(text)} characters; the maximum is {LONGEST}")
+        raise InputError(f"the formula has {len(text)} characters, but the maximum is {LONGEST}")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -48,9 +48,9 @@ def parse(text: str) -> Measurement:
         ) from None
     rules = get_args(Rule)
     if not isinstance(tree, ast.Call) or _name(tree.func) not in rules:
-        raise InputError(f"{text!r} must be enclosed in a rule for slides ({', '.join(rules)})")
+        raise InputError(f"{text!r} must be enclosed in a slide rule ({', '.join(rules)})")
     if len(tree.args) != 1 or tree.keywords:
-        raise InputError(f"{text!r}: {_name(tree.func)} takes one measure")
+        raise InputError(f"{text!r}: {_name(tree.func)} takes exactly one measure")
     measure = _expression(tree.args[0], text, DEEPEST)
     return build_node(Measurement, {"rule": _name(tree.func), "of": measure}, text)
 
@@ -77,12 +77,12 @@ def read_definitions(path: Path) -> list[Measurement]:
         except InputError as error:
             raise InputError(f"{path}, line {number}: {error}") from None
         if measurement.name in found:
-            raise InputError(f"{path}, line {number}: {measurement.formula} is listed twice")
+            raise InputError(f"{path}, line {number}: duplicate measurement {measurement.formula}")
         found[measurement.name] = measurement
         if len(found) > MOST:
-            raise InputError(f"{path}: more than {MOST} measurements")
+            raise InputError(f"{path}: contains more than {MOST} measurements")
     if not found:
-        raise InputError(f"{path}: contains no measurement; write one formula per line")
+        raise InputError(f"{path}: contains no measurements; write one formula per line")
     return list(found.values())
 
 
@@ -110,15 +110,18 @@ def _expression(tree: ast.expr, text: str, deeper: int) -> Node:
     if isinstance(constant, float):
         return build_node(Quantity, {"value": constant, "measured_in": "1"}, text)
     if not isinstance(tree, ast.Call):
-        raise InputError(f"{show_source(tree)!r} is not a measure; use {', '.join(sorted(KINDS))}")
+        raise InputError(
+            f"unknown measure {show_source(tree)!r}; available measures: {', '.join(sorted(KINDS))}"
+        )
     kind = KINDS.get(_name(tree.func))
     if kind is None:
         raise InputError(
-            f"{show_source(tree.func)!r} is not a measure; use {', '.join(sorted(KINDS))}"
+            f"unknown measure {show_source(tree.func)!r}; "
+            f"available measures: {', '.join(sorted(KINDS))}"
         )
     if kind is Log2:
         if len(tree.args) != 1 or tree.keywords:
-            raise InputError(f"{show_source(tree)!r}: log2 takes one measure")
+            raise InputError(f"{show_source(tree)!r}: log2 takes exactly one measure")
         return build_node(Log2, {"of": _expression(tree.args[0], text, deeper - 1)}, text)
     return build_node(kind, _arguments(tree, kind), text)
 
@@ -136,7 +139,9 @@ def _arguments(tree: ast.Call, kind: type[Node]) -> dict[str, Any]:
     found = {name: _argument(arg) for name, arg in zip(required, tree.args, strict=False)}
     for keyword in tree.keywords:
         if keyword.arg not in names or keyword.arg in found:
-            raise InputError(f"{show_source(tree)!r}: {keyword.arg} is unknown or given twice")
+            raise InputError(
+                f"{show_source(tree)!r}: argument {keyword.arg} is unknown or repeated"
+            )
         found[keyword.arg] = _argument(keyword.value)
     if missing := [name for name in required if name not in found]:
         raise InputError(f"{show_source(tree)!r} requires {', '.join(missing)}")
@@ -165,9 +170,9 @@ def _argument(tree: ast.expr) -> Any:
             margin = {"of": given[0]["name"], "inside_um": given[1], "outside_um": given[2]}
             return {"area": "margin", **margin}
     raise InputError(
-        f"{show_source(tree)!r} is not a valid argument; arguments are cells, cells.TYPE, "
-        "objects.KIND, tissue, regions.KIND, margin(regions.KIND, INSIDE_UM, OUTSIDE_UM), a "
-        "number or a word"
+        f"{show_source(tree)!r} is not a valid argument; expected cells, cells.TYPE, "
+        "objects.KIND, tissue, regions.KIND, margin(regions.KIND, INSIDE_UM, "
+        "OUTSIDE_UM), a number or a word"
     )
 
 

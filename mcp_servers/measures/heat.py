@@ -59,13 +59,14 @@ def heat(maps: SlideMaps, quantity: Quantity, kind: str = "", side_um: float | N
         raise InputError(f"{maps.slide}: the maps contain no cells")
     if kind and kind not in cells.types:
         raise InputError(
-            f"the maps have no cells of type {kind[:60]!r}; types: {', '.join(cells.types)}"
+            f"the maps contain no cells of type {kind[:60]!r}; "
+            f"available types: {', '.join(cells.types)}"
         )
     if quantity == "share" and not kind:
         raise InputError("a share requires a cell type")
     window = maps.window
     if window is None and quantity == "density":
-        raise InputError("the outline of the tissue is unknown, so no density can be computed")
+        raise InputError("the tissue outline is unknown, so density cannot be computed")
     if window is None:
         window = multipolygon([shapely.box(*cells.points.min(axis=0), *cells.points.max(axis=0))])
     x0, y0, x1, y1 = window.bounds

@@ -86,7 +86,9 @@ class Log2(Node):
     @model_validator(mode="after")
     def _is_pure(self) -> Log2:
         if self.of.unit.powers:
-            raise ValueError(f"log2 requires a pure number, not {self.of.unit}: {self.of.formula}")
+            raise ValueError(
+                f"log2 requires a dimensionless measure, not {self.of.unit}: {self.of.formula}"
+            )
         return self
 
     def parts(self) -> Iterator[Node]:
@@ -166,8 +168,8 @@ class Measurement(Strict):
             raise ValueError(f"{self.of.formula} does not measure anything on a slide")
         if self.rule == "pooled" and not poolable(self.of):
             raise ValueError(
-                f"pooled sums counts and areas over slides, which {self.of.formula} lacks; use "
-                "mean, median, max, min, area_weighted or only"
+                f"pooled requires counts or areas to sum over slides, which {self.of.formula} "
+                "lacks; use mean, median, max, min, area_weighted or only"
             )
         return self
 

@@ -363,7 +363,7 @@ def list_maps(root: Path) -> list[Path]:
     """
     found = sorted(path.parent for path in root.rglob(MANIFEST))
     if not found:
-        raise InputError(f"{root}: contains no maps (folders with {MANIFEST})")
+        raise InputError(f"{root}: contains no map folders (with {MANIFEST})")
     return found
 
 
@@ -376,9 +376,7 @@ def held_in(folder: Path) -> Held:
     try:
         return Held.model_validate_json(path.read_bytes())
     except OSError:
-        raise InputError(
-            f"{folder}: {MANIFEST} not found, so this is not a folder of maps"
-        ) from None
+        raise InputError(f"{folder}: {MANIFEST} not found, so this is not a map folder") from None
     except ValidationError as error:
         raise InputError(f"{path}: {explain_validation(error)}") from None
 
@@ -429,7 +427,7 @@ def _read_cells(folder: Path, about: _Cells) -> CellMap:
 
     if table.num_rows != about.count:
         raise InputError(
-            f"{path}: contains {table.num_rows} cells, but {MANIFEST} states {about.count}"
+            f"{path}: contains {table.num_rows} cells, but {MANIFEST} lists {about.count}"
         )
     if "type" not in table.column_names:
         raise InputError(f"{path}: column 'type' is required")
@@ -488,7 +486,7 @@ def _read_map(kind_of_map: type[M], path: Path, about: _Shapes | None) -> M | No
     shapes, names = _read_shapes(path)
     if len(shapes) != about.count:
         raise InputError(
-            f"{path}: contains {len(shapes)} shapes, but {MANIFEST} states {about.count}"
+            f"{path}: contains {len(shapes)} shapes, but {MANIFEST} lists {about.count}"
         )
     if unknown := sorted(set(names) - set(about.kinds)):
         raise InputError(f"{path}: kind {unknown[0]!r} is not listed in {MANIFEST}")
@@ -498,14 +496,14 @@ def _read_map(kind_of_map: type[M], path: Path, about: _Shapes | None) -> M | No
 def _require_areas(where: str, shapes: AnyArray) -> None:
     areal = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
     if not np.isin(shapely.get_type_id(shapes), areal).all():
-        raise InputError(f"{where}: only polygons have an area")
+        raise InputError(f"{where}: only polygons are allowed")
     if not shapely.is_valid(shapes).all():
         raise InputError(f"{where}: an outline intersects itself; repair it with multipolygon()")
 
 
 def _check_finite(where: str, *arrays: F64) -> None:
     if not all(np.isfinite(array).all() for array in arrays):
-        raise InputError(f"{where}: coordinates must be finite numbers of µm")
+        raise InputError(f"{where}: coordinates must be finite numbers in µm")
     if any(len(array) and np.abs(array).max() > FARTHEST_UM for array in arrays):
         raise InputError(
             f"{where}: a coordinate is more than {FARTHEST_UM / 1000000.0:g} m from the corner"
@@ -519,7 +517,7 @@ def _bounds(shapes: AnyArray) -> F64:
 
 def _check_codes(where: str, codes: I64, names: int, lowest: int) -> None:
     if len(codes) and not lowest <= codes.min() <= codes.max() < names:
-        raise InputError(f"{where}: a type or kind is not among those listed")
+        raise InputError(f"{where}: a type or kind is not listed")
 
 
 class MapsOnDisk:
@@ -531,7 +529,7 @@ class MapsOnDisk:
             (held, folder) for held, folder in named if patients is None or held.patient in patients
         ]
         if not named:
-            raise InputError(f"{root}: none of its maps belongs to a patient of the cohort")
+            raise InputError(f"{root}: none of the maps belong to patients in the cohort")
         self._named = sorted(named, key=lambda pair: (pair[0].patient, pair[0].slide, pair[1]))
 
     def spread(self, count: int, seed: int) -> list[SlideMaps]:

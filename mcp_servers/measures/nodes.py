@@ -153,7 +153,7 @@ class Share(Enough):
     @classmethod
     def _has_type(cls, value: Cells) -> Cells:
         if value.type is None:
-            raise ValueError("share: give a type, as in share(cells.lymphoid)")
+            raise ValueError("share requires a cell type, as in share(cells.lymphoid)")
         return value
 
 

@@ -136,7 +136,7 @@ def _words(given: MeasureCohortInput, context: ToolContext) -> tuple[list[str], 
     from validation.cohort.builtin import NAMES
 
     if (given.slides is None) == (given.maps is None):
-        raise InputError("slides or maps is required")
+        raise InputError("slides or maps are required")
     source = context.roots.input(given.slides or given.maps or "", "folder")
     cohort = given.cohort
     if cohort not in ("-", *NAMES):
@@ -155,7 +155,7 @@ def _words(given: MeasureCohortInput, context: ToolContext) -> tuple[list[str], 
 
 def _one_line(text: str) -> str:
     if "\n" in text or text.lstrip().startswith("#"):
-        raise InputError(f"formulas: one line each, but got {text[:60]!r}")
+        raise InputError(f"formulas: each must be on one line, got {text[:60]!r}")
     return text
 
 

@@ -149,7 +149,7 @@ def count_bins(points: F64, step: float, margin: int) -> F64:
     at = np.floor(points / step).astype(np.int64) - low + margin
     shape = at.max(axis=0) + margin + 1
     if int(shape[0]) * int(shape[1]) > MOST_BINS:
-        raise ValueError("the points are spread too widely for this resolution")
+        raise ValueError("the points are too widely spread for this resolution")
     counts = np.zeros(tuple(shape))
     np.add.at(counts, (at[:, 0], at[:, 1]), 1.0)
     return counts

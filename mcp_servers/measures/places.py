@@ -161,7 +161,7 @@ class Margin(Strict):
     @model_validator(mode="after")
     def _has_width(self) -> Margin:
         if not self.inside_um and not self.outside_um:
-            raise ValueError("a margin requires a width inside or outside")
+            raise ValueError("a margin requires an inside or outside width")
         return self
 
     @property

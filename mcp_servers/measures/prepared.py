@@ -76,7 +76,7 @@ class Prepared:
         """
         if isinstance(area, Tissue):
             if self.maps.window is None:
-                raise Undefined("the outline of the tissue is unknown")
+                raise Undefined("the tissue outline is unknown")
             return self.maps.window
         if isinstance(area, Region):
             return self.region(area.name)
@@ -115,7 +115,7 @@ class Prepared:
         region, window = self.region(name), self.area(TISSUE)
         line = region.boundary.difference(window.boundary.buffer(EDGE_UM))
         if line.is_empty:
-            raise Undefined(f"{area_words(name)} has no border to other tissue on this slide")
+            raise Undefined(f"{area_words(name)} has no boundary with other tissue on this slide")
         return line
 
     @once
@@ -178,14 +178,14 @@ class Prepared:
     def cells(self) -> CellMap:
         """Map of cells; raises `Undefined` if there is none."""
         if self.maps.cells is None:
-            raise Undefined("this slide has no map of cells")
+            raise Undefined("this slide has no cell map")
         return self.maps.cells
 
     @property
     def objects(self) -> ObjectMap:
         """Map of objects; raises `Undefined` if there is none."""
         if self.maps.objects is None:
-            raise Undefined("this slide has no map of objects")
+            raise Undefined("this slide has no object map")
         return self.maps.objects
 
     def shapes(self, of: Objects, within: Area | None) -> AnyArray:

@@ -81,7 +81,9 @@ def read_unit(text: str) -> Unit:
                 continue
             atom = _ATOM.match(factor)
             if atom is None:
-                raise InputError(f"{text!r} is not a unit; units are written as µm, 1/mm², OD or 1")
+                raise InputError(
+                    f"{text!r} is not a unit; expected a unit such as µm, 1/mm², OD or 1"
+                )
             name, power = atom[1], int(atom[2].translate(_PLAIN) or 1) * (-1 if place else 1)
             base = "µm" if name in LENGTHS else name
             powers[base] = powers.get(base, 0) + power

@@ -158,11 +158,11 @@ def save_table(given: TableInput, context: ToolContext) -> TableResult:
     kinds = {column: _kind(column, given.rows) for column in columns if column != "patient"}
     for number, row in enumerate(given.rows, 1):
         if not isinstance(row.get("patient"), str) or not str(row["patient"]).strip():
-            raise InputError(f"rows: row {number} has no patient (text required)")
+            raise InputError(f"rows: row {number} has no patient (must be text)")
         for column, value in row.items():
             if isinstance(value, str) and value.startswith(FORMULA):
                 raise InputError(
-                    f"rows: row {number}, {column}: text must not start like a spreadsheet "
+                    f"rows: row {number}, {column}: text must not begin like a spreadsheet "
                     f'formula: "{value}"'
                 )
     numbers = [column for column, kind in kinds.items() if kind == "number"]
@@ -198,11 +198,11 @@ def save_table(given: TableInput, context: ToolContext) -> TableResult:
 
 def _check_columns(columns: list[str], given: TableInput) -> None:
     if len(columns) > MOST_COLUMNS:
-        raise InputError(f"rows: {len(columns)} columns; the maximum is {MOST_COLUMNS}")
+        raise InputError(f"rows: {len(columns)} columns, but the maximum is {MOST_COLUMNS}")
     for column in columns:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,59}", column):
             raise InputError(
-                f'rows: column "{column[:60]}": must start with a letter, followed by letters, '
+                f'rows: column "{column[:60]}" must start with a letter, followed by letters, '
                 "digits and _"
             )
 
@@ -222,8 +222,8 @@ def _kind(column: str, rows: list[dict[str, Value | None]]) -> str:
         kinds.setdefault("text" if isinstance(value, str) else "number", number)
     if len(kinds) > 1:
         raise InputError(
-            f"rows: {column} is a number in row {kinds['number']} and text in row "
-            f"{kinds['text']}; use one kind, and null for missing values"
+            f"rows: {column} is a number in row {kinds['number']} but text in row "
+            f"{kinds['text']}; use one type, and null for missing values"
         )
     return next(iter(kinds), "text")
 

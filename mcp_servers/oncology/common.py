@@ -168,8 +168,8 @@ def analysis_table(
         )
     if "entry" in cohort.outcome(given.endpoint) and not entered:
         raise InputError(
-            f'endpoint "{given.endpoint}" has delayed entry, for which this tool has no form; '
-            "survival.kaplan_meier, survival.logrank and survival.cox have one"
+            f'endpoint "{given.endpoint}" has delayed entry, which this tool does not support; '
+            "use survival.kaplan_meier, survival.logrank or survival.cox"
         )
     wanted = list(dict.fromkeys([*keys, *(condition.variable for condition in given.filters)]))
     table = cohort.table(wanted, [given.endpoint])
@@ -188,7 +188,8 @@ def analysis_table(
     table = table.dropna(subset=[*keys, *outcome])
     if len(table) < 2 * MIN_COUNT:
         raise InputError(
-            f"fewer than {2 * MIN_COUNT} patients have all of these: too few to describe"
+            f"fewer than {2 * MIN_COUNT} patients have values for all variables; too few to "
+            "describe"
         )
     return table
 
@@ -258,7 +259,7 @@ def cut_groups(
     if threshold is not None:
         rule = "threshold"
     if rule != "levels" and not numeric:
-        raise InputError(f'"{group}" is not a number: use cut = "levels"')
+        raise InputError(f'"{group}" is not numeric; use cut = "levels"')
     if rule == "levels":
         return values.map(_level), f"levels of {group}"
     known = numbers.dropna()
@@ -288,7 +289,7 @@ def assign_groups(
     if len(sizes) < 2:
         raise InputError(f"{words}: all patients are in one group")
     if len(sizes) > 12:
-        raise InputError(f"{words}: {len(sizes)} groups are too many; choose a cut")
+        raise InputError(f"{words}: too many groups ({len(sizes)}); choose a cut")
     if sizes.min() < MIN_COUNT:
         raise InputError(
             f"{words}: a group has fewer than {MIN_COUNT} patients; merge levels or filter out "
@@ -328,8 +329,9 @@ def require_spread(key: str, numbers: pd.Series) -> None:
     """Reject numbers in which a few patients outweigh all others: a model would reveal them."""
     if not find_spread(numbers.to_numpy(dtype=float)[:, None])[0]:
         raise InputError(
-            f'"{key}": fewer than {MIN_COUNT} patients differ from the others or outweigh them; '
-            "results for so few are not shown. Use logarithms or ranks if values are extreme"
+            f'"{key}": fewer than {MIN_COUNT} patients differ from the others or dominate the '
+            "variable; results for so few patients are not shown. Use logarithms or "
+            "ranks if values are extreme"
         )
 
 

@@ -198,7 +198,7 @@ def concordance(given: ConcordanceInput, context: ToolContext) -> ConcordanceRes
     table = analysis_table(cohort, given, context, [given.risk])
     risk = pd.to_numeric(table[given.risk], errors="coerce")
     if risk.isna().any():
-        raise InputError(f'risk "{given.risk}" is not a number')
+        raise InputError(f'risk "{given.risk}" is not numeric')
     require_spread(given.risk, risk.rank())
     score = (risk if given.higher_is == "worse" else -risk).to_numpy(dtype=float)
     time, event = table["time"].to_numpy(), table["event"].to_numpy()

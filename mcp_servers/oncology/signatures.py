@@ -121,7 +121,10 @@ def signature_scores(given: SignatureInput, context: ToolContext) -> SignatureRe
         genes = list(dict.fromkeys(given.genes))
         present = [gene for gene in genes if gene in matrix]
         if len(present) < max(2, len(genes) / 2):
-            raise InputError(f"the cohort has {len(present)} of the {len(genes)} genes: too few")
+            raise InputError(
+                f"the cohort has only {len(present)} of the {len(genes)} genes, which is too few "
+                "to score"
+            )
         values = pd.Series(mean_z(matrix.block(present)), index=matrix.patients).dropna()
         columns["own"] = values
         rows.append(_row("own", "own", "given", genes, matrix, values, "mean z-score"))

@@ -149,7 +149,7 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
     if given.tau is not None:
         if len(curves) != 2:
             raise InputError(
-                "restricted mean survival compares exactly two groups; omit tau or use two groups"
+                "restricted mean survival requires exactly two groups; omit tau or use two groups"
             )
         codes = (groups == sorted(groups.unique())[1]).astype(int)
         difference = survival.rmst_difference(

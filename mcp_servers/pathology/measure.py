@@ -153,7 +153,7 @@ def _gather(
     tissue = read_objects(folder / found["tissue"].geojson).objects
     window = multipolygon(_valid([p for thing in tissue for p in thing.polygons], mpp))
     if window.is_empty:
-        raise InputError(f"{slide.path}: no tissue found, so there is nothing to measure")
+        raise InputError(f"{slide.path}: no tissue found to measure")
     objects: list[tuple[Any, str]] = []
     for thing in read_objects(folder / found["tls"].geojson).objects:
         if not thing.name.startswith(("rejected", DOUBTFUL_CENTER)):

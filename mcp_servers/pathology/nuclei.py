@@ -446,10 +446,10 @@ def load_network(
     coarse for it. `scale` is level-0 pixels per pixel in the (height, width) tissue mask.
     """
     if given.weights_types and (given.weights or given.hub) is None:
-        raise InputError("weights_types gives the types of your own network: also give its weights")
+        raise InputError("weights_types names the types of a custom network; also set its weights")
     if given.method == "classical":
         if given.weights is not None or given.hub is not None:
-            raise InputError("method=classical uses no weights; omit one of the two")
+            raise InputError("method=classical does not use weights; omit either method or weights")
         return None, []
     if given.weights is not None and given.hub is not None:
         raise InputError("weights and hub cannot be combined")
@@ -468,7 +468,7 @@ def load_network(
     device = choose_device(given.device, context.device)
     if path.suffix == ".safetensors":
         if given.weights_types:
-            raise InputError(f"{path.name} has no types of its own; omit weights_types")
+            raise InputError(f"{path.name} does not accept custom types; omit weights_types")
         stat = path.stat()
         key = ("nuclei", str(path), stat.st_mtime_ns, stat.st_size, device)
         return context.share_handle(key, lambda: NucleiNetwork(path, device)), []
@@ -495,9 +495,9 @@ def check_dye(
     if agreed < LEAST_AGREEMENT:
         raise InputError(
             f"{slide.path}: no value for nuclei: stain strength {strength:.3f} is below the "
-            f"network's range, from {span[0]:.3f}, and network and classical method agree on "
-            f"{agreed:.0%} of nuclei. Use a slide with a usual stain, or set method to learned or "
-            "classical and check the overlay"
+            f"network's minimum of {span[0]:.3f}, and the network and the classical "
+            f"method agree on only {agreed:.0%} of nuclei. Use a slide with typical "
+            "staining, or set method to learned or classical and check the overlay"
         )
 
 

@@ -162,8 +162,8 @@ def read_region(given: RegionInput, context: ToolContext) -> ImageResult:
         raise InputError(f"the region would be {out_width} x {out_height} px; increase at_mpp")
     if given.x >= slide.width or given.y >= slide.height or given.x + width <= 0:
         raise InputError(
-            f"the region at ({given.x}, {given.y}) is outside the slide of {slide.width} x "
-            f"{slide.height} px"
+            f"the region at ({given.x}, {given.y}) is outside the slide ({slide.width} x "
+            f"{slide.height} px)"
         )
     left, top = round(given.x / view.scale), round(given.y / view.scale)
     image = view.read(left, top, out_width, out_height)

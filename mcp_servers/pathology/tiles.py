@@ -89,7 +89,9 @@ def tile_grid(
 def every_tile(slide: Slide, given: TilesInput) -> tuple[I64, Grid]:
     """Return the corners of all tiles, with or without tissue, and a description of the grid."""
     if given.overlap_px >= given.tile_px:
-        raise InputError(f"overlap_px {given.overlap_px} must be below tile_px {given.tile_px}")
+        raise InputError(
+            f"overlap_px must be below tile_px ({given.tile_px}), got {given.overlap_px}"
+        )
     base = slide.need_mpp()
     if given.at_mpp < 0.95 * base:
         raise InputError(

@@ -116,8 +116,9 @@ def slide_tissue(
     level = slide.levels[view.level]
     if level.width * level.height > MAX_LEVEL_PIXELS:
         raise InputError(
-            f"{slide.path}: no overview can be read as a whole, since its coarsest useful level "
-            f"is {level.width} x {level.height} px. Store the slide with a pyramid of levels."
+            f"{slide.path}: no overview is small enough to read whole; the coarsest useful level "
+            f"is {level.width} x {level.height} px. Save the slide with a multi-level "
+            "pyramid."
         )
     image = view.read(0, 0, view.width, view.height)
     found = find_tissue(

@@ -209,9 +209,9 @@ def tumor_outlines(path: Path) -> tuple[list[Polygon], list[str]]:
     if not classes:
         return outlines, notes
     raise InputError(
-        f"{path}: no outline is of tumor; the classes are {classes}. Name the tumor class "
-        f"{', '.join(sorted(TUMOR))} (in any case), or provide only tumor outlines, without a "
-        "class"
+        f"{path}: no outline is labeled as tumor; the classes are {classes}. Name the tumor "
+        f"class {', '.join(sorted(TUMOR))} (in any case), or provide only tumor outlines "
+        "without a class"
     )
 
 

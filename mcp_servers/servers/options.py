@@ -76,10 +76,10 @@ class HttpOptions:
             raise InputError("the token must have at least 16 characters")
         for name in self.allowed_hosts:
             if parse_authority(name.removesuffix(":*")) is None:
-                raise InputError(f'allowed host "{name}" is not a host or host:port')
+                raise InputError(f'allowed host "{name}" must be a host or host:port')
         if self.token is None and not self.on_loopback:
             raise InputError(
-                f"host {self.host} is reachable from outside: set a token, or use 127.0.0.1"
+                f"host {self.host} is reachable from outside; set a token, or use 127.0.0.1"
             )
 
 

@@ -66,7 +66,7 @@ class Outputs:
         Raises `MCPError` if the file exceeds the size limit.
         """
         if not uri.startswith(SCHEME):
-            raise MCPError(types.INVALID_PARAMS, f"addresses must start with {SCHEME}")
+            raise MCPError(types.INVALID_PARAMS, f"URIs must start with {SCHEME}")
         name = unquote(uri.removeprefix(SCHEME))
         if any(part.startswith(".") for part in name.split("/")):
             raise MCPError(types.INVALID_PARAMS, f'"{name[:100]}" is not an output')
@@ -74,13 +74,14 @@ class Outputs:
         size = path.stat().st_size
         if size > self.limits.resource:
             raise MCPError(
-                types.INVALID_PARAMS, f"{name} has {size} bytes, more than {self.limits.resource}"
+                types.INVALID_PARAMS,
+                f"{name} has {size} bytes, but the maximum is {self.limits.resource}",
             )
         mime, data = mime_type(name), path.read_bytes()
         content: types.TextResourceContents | types.BlobResourceContents
         try:
             if not (mime.startswith("text/") or mime.endswith("json")):
-                raise UnicodeDecodeError("utf-8", b"", 0, 1, "binary by its type")
+                raise UnicodeDecodeError("utf-8", b"", 0, 1, "binary MIME type")
             content = types.TextResourceContents(uri=uri, mime_type=mime, text=data.decode())
         except UnicodeDecodeError:
             blob = base64.b64encode(data).decode()

@@ -81,10 +81,10 @@ async def get_prompt(ctx: Any, params: types.GetPromptRequestParams) -> types.Ge
     name, arguments = params.name, params.arguments or {}
     prompt = PROMPTS.get(name)
     if prompt is None:
-        raise MCPError(types.INVALID_PARAMS, f'no prompt is called "{name}"')
+        raise MCPError(types.INVALID_PARAMS, f'unknown prompt "{name}"')
     if set(arguments) != set(prompt.arguments):
         needed = ", ".join(prompt.arguments)
-        raise MCPError(types.INVALID_PARAMS, f"{name} takes exactly these arguments: {needed}")
+        raise MCPError(types.INVALID_PARAMS, f"{name} requires exactly these arguments: {needed}")
     for key, value in arguments.items():
         if len(value) > LONGEST:
             raise MCPError(types.INVALID_PARAMS, f"{key} has more than {LONGEST} characters")

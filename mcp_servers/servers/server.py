@@ -130,7 +130,10 @@ class ToolServer:
         """
         name, arguments = params.name, params.arguments or {}
         if len(json.dumps(arguments)) > self.limits.request:
-            raise MCPError(types.INVALID_PARAMS, f"more than {self.limits.request} bytes")
+            raise MCPError(
+                types.INVALID_PARAMS,
+                f"the arguments exceed the maximum of {self.limits.request} bytes",
+            )
         try:
             await self._adopt_client_roots(ctx, params)
             if not self.full and name in compact.TOOLS:
@@ -141,7 +144,7 @@ class ToolServer:
                 await self._admit_reading(ctx)
                 return await self._about_job(ctx, name, arguments)
             if name not in self.specs():
-                raise MCPError(types.INVALID_PARAMS, f'no tool is called "{name}"')
+                raise MCPError(types.INVALID_PARAMS, f'unknown tool "{name}"')
             admitted = await self._admit(ctx, name, arguments)
             try:
                 return await self._run(ctx, params, name, arguments, admitted)
@@ -236,7 +239,7 @@ class ToolServer:
     def _submit(self, name: str, arguments: dict[str, Any], priority: int, owner: str = "") -> Job:
         active = sum(not job.state.final for job in self._jobs())
         if active >= self.limits.jobs:
-            raise InputError(f"{active} jobs are already waiting or running; try again later")
+            raise InputError(f"{active} jobs are already queued or running; try again later")
         home = next(home for home in self.homes if name in home.registry.tools)
         home.registry.get(name).parse(arguments)  # before a folder is made for it
         prefix = f"{name}/{secrets.token_hex(6)}"
@@ -309,7 +312,9 @@ class ToolServer:
         """
         job = self._home(job_id).get(job_id)
         if cancel and self.owners.get(job_id) not in ("", None, _owner(ctx)):
-            raise InputError(f'job "{job_id}" belongs to another caller, who alone can cancel it')
+            raise InputError(
+                f'job "{job_id}" belongs to another caller; only that caller can cancel it'
+            )
         return job
 
     async def _wait(self, ctx: Any, job: Job, bound: float | None = None) -> None:
@@ -397,7 +402,7 @@ class ToolServer:
             needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {tasks.EXTENSION: {}}}}
             raise MCPError(
                 types.MISSING_REQUIRED_CLIENT_CAPABILITY,
-                f"declare the extension {tasks.EXTENSION}",
+                f"the client must declare the {tasks.EXTENSION} extension",
                 needed,
             )
         try:
@@ -502,7 +507,7 @@ def _inner_call(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if not isinstance(name, str) or not isinstance(inner, dict) or len(arguments) > 2:
         raise InputError("call_tool takes name (text) and arguments (an object)")
     if name in compact.TOOLS:
-        raise InputError(f"call_tool calls the tools listed by search_tools, not {name}")
+        raise InputError(f"call_tool can only call tools listed by search_tools, not {name}")
     return name, inner
 
 
@@ -524,7 +529,7 @@ def _priority(ctx: Any) -> int:
     given = (ctx.meta or {}).get(PRIORITY, 0)
     if not isinstance(given, int) or isinstance(given, bool) or abs(given) > MOST_PRIORITY:
         raise InputError(
-            f"{PRIORITY} must be a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}"
+            f"{PRIORITY} must be an integer between -{MOST_PRIORITY} and {MOST_PRIORITY}"
         )
     return given
 

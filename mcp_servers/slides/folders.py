@@ -28,8 +28,9 @@ def open_folder(path: Path) -> OpenSlideSource | ZarrSource:
     files = find_dicom(path)
     if not files:
         raise InputError(
-            f"{path}: is a folder without a slide; give a slide file, a DICOM series or an "
-            "OME-Zarr, or measure all slides of a folder with measure_cohort (sage slides measure)"
+            f"{path}: the folder does not contain a slide; give a slide file, a DICOM series or an "
+            "OME-Zarr, or measure all slides in a folder with measure_cohort (sage "
+            "slides measure)"
         )
     found: dict[str, OpenSlideSource] = {}
     reason = ""
@@ -79,8 +80,8 @@ class ZarrSource:
     def __init__(self, path: Path) -> None:
         if find_spec("zarr") is None:
             raise InputError(
-                f"{path}: an OME-Zarr image, which needs the package zarr (pip install zarr); or "
-                "convert it to OME-TIFF"
+                f"{path}: reading OME-Zarr requires the zarr package (pip install zarr); "
+                "alternatively, convert the image to OME-TIFF"
             )
         import zarr
 
@@ -91,7 +92,7 @@ class ZarrSource:
             stored = [(item, str(item["path"])) for item in about["datasets"]]
             for _, name in stored:
                 if not (place / name).resolve().is_relative_to(path.resolve()):
-                    raise InputError(f"{path}: names an array outside its folder")
+                    raise InputError(f"{path}: refers to an array outside its folder")
             arrays: list[Any] = [zarr.open_array(str(place / name), mode="r") for _, name in stored]
             scale = _scale(about, stored[0][0])
         except InputError:
@@ -174,7 +175,7 @@ def _read_multiscales(path: Path) -> tuple[dict[str, Any], Path]:
     for place in (path, path / "0"):
         if found := _attributes(place).get("multiscales"):
             return found[0], place
-    raise InputError(f"{path}: a zarr folder without an OME image (multiscales)")
+    raise InputError(f"{path}: Zarr folder without an OME image (multiscales)")
 
 
 def _scale(about: dict[str, Any], dataset: dict[str, Any]) -> list[float]:
@@ -193,7 +194,7 @@ def _colors(channels: int, names: tuple[str, ...], dtype: Any) -> Colors:
     from mcp_servers.slides.layout import find_rgb_order
 
     if dtype.kind not in "uf":
-        raise InputError(f"OME-Zarr with values of {dtype} is not supported")
+        raise InputError(f"OME-Zarr data type {dtype} is not supported")
     if channels == 1:
         return Colors("gray", 1)
     order = find_rgb_order(names) if channels in (3, 4) else None

@@ -191,7 +191,7 @@ def make_grid(width: int, height: int, size: float, step: float, edges: bool = F
     `InputError` if size or step is not positive.
     """
     if size <= 0 or step <= 0:
-        raise InputError(f"tile size and step must be positive, not {size:g} and {step:g}")
+        raise InputError(f"tile size and step must be positive, got {size:g} and {step:g}")
 
     def starts(length: int) -> I64:
         if edges:

@@ -290,7 +290,7 @@ def _list_plane_pages(level: Any, index: dict[str, int]) -> list[Any]:
     if len(pages) == 1 and stored > 1:  # planes without directories of their own
         return pages
     if len(pages) != stored:
-        raise UnsupportedError("planes in several files")
+        raise UnsupportedError("planes spread over several files")
     channels = next((count for axis, count in outer if axis == "C" and axis not in index), 1)
     shape = [count for _, count in outer] or [1]
     places = [[index.get(axis, channel) for axis, _ in outer] or [0] for channel in range(channels)]
@@ -317,14 +317,14 @@ def _list_coarser_pages(file: Any, base: Any) -> list[Any]:
 def _read_colors(page: Any, planes: int, names: tuple[str, ...]) -> Colors:
     photometric, samples = int(page.photometric), int(page.samplesperpixel)
     if page.dtype is None or page.dtype.kind not in "uif":
-        raise UnsupportedError(f"values of {page.dtype}")
+        raise UnsupportedError(f"pixel type {page.dtype}")
     extra = [int(kind) for kind in page.extrasamples or ()]
     alpha = bool(extra) and extra[-1] in (1, 2)
     total = samples * planes
     if photometric == 6 and int(page.compression) not in _RGB_STREAMS:
         raise UnsupportedError("YCbCr without JPEG")
     if planes > 1 and samples > 1:
-        raise UnsupportedError("several planes of several samples")
+        raise UnsupportedError("multiple planes with multiple samples per pixel")
     if photometric == 3 and page.colormap is not None:
         palette = np.asarray(page.colormap).T
         eight = palette // 257 if palette.max() > 255 else palette

@@ -81,7 +81,7 @@ class OpenSlideSource:
             image = self._slide.read_region(at, level, (width, height))
         except openslide.OpenSlideError as error:
             raise InputError(
-                f"{self._path}: pixels at {at} of level {level} cannot be read: {error}. "
+                f"{self._path}: pixels at {at} on level {level} cannot be read: {error}. "
                 "The file is damaged or truncated; copy it again."
             ) from error
         rgba = np.asarray(image)
@@ -127,10 +127,12 @@ def _refuse_views(path: Path) -> None:
         ) as base:
             held = [str(sql or "") for (sql,) in base.execute("SELECT sql FROM sqlite_master")]
     except sqlite3.Error as error:
-        raise InputError(f"{path}: an unreadable database: {error}") from error
+        raise InputError(f"{path}: unreadable database: {error}") from error
     plain = ("create table", "create index", "create unique index")
     if not all(sql.lower().startswith(plain) for sql in held if sql):
-        raise InputError(f"{path}: the database contains more than tables, which no scanner writes")
+        raise InputError(
+            f"{path}: the database contains more than tables; scanners write only tables"
+        )
 
 
 class ImageSource:
@@ -256,7 +258,7 @@ def _read_pages(path: Path, layout: Layout) -> AnyArray:
     )  # fmt: skip
     if end > path.stat().st_size:
         raise InputError(
-            f"{path}: truncated: its data end at byte {end}, but the file ends at "
+            f"{path}: truncated: the image data extend to byte {end}, but the file ends at byte "
             f"{path.stat().st_size}. Copy it again."
         )
     axes = series.levels[0].axes if series else base.axes

@@ -101,8 +101,8 @@ class Slide:
         path = Path(path)
         if mpp is not None and not PLAUSIBLE_MPP[0] <= mpp <= PLAUSIBLE_MPP[1]:
             raise InputError(
-                f"mpp {mpp:g} is outside {PLAUSIBLE_MPP[0]:g}-{PLAUSIBLE_MPP[1]:g} µm per pixel; "
-                "a 40x scan has about 0.25, a 20x scan about 0.5."
+                f"mpp {mpp:g} is outside the range {PLAUSIBLE_MPP[0]:g}-{PLAUSIBLE_MPP[1]:g} µm "
+                "per pixel; a 40x scan has about 0.25, a 20x scan about 0.5."
             )
         kind = _kind(path)
         workers = threads or min(4, os.cpu_count() or 1)
@@ -194,7 +194,7 @@ class Slide:
                 if not reason.startswith(UNREADABLE):
                     raise
                 raise InputError(
-                    f"{self.path}: a TIFF by its first bytes, but {reason}: it is truncated or "
+                    f"{self.path}: has a TIFF header, but {reason}; it is truncated or "
                     "damaged. Copy it again."
                 ) from error
             self.source = image
@@ -279,9 +279,9 @@ class Slide:
                 "one"
             )
             raise PixelSizeError(
-                f"{self.path}: {doubt}. Give it as mpp, or on the command line with --mpp 0.25 or "
-                "--set mpp=0.25 (a 40x scan has about 0.25, a 20x scan about 0.5); it is "
-                "recorded as an override."
+                f"{self.path}: {doubt}. Set mpp, or on the command line use --mpp 0.25 or "
+                "--set mpp=0.25 (a 40x scan has about 0.25, a 20x scan about 0.5); the "
+                "value is recorded as an override."
             )
         return self.mpp
 
@@ -303,7 +303,7 @@ class Slide:
         """Raise `InputError` if this is not a bright-field color image (see `unlike_stain`)."""
         if doubt := self.unlike_stain(gray=gray):
             raise InputError(
-                f"{self.path}: {doubt}; stained tissue in bright field and RGB is needed here. "
+                f"{self.path}: {doubt}; a bright-field RGB image of stained tissue is required. "
                 "slide_thumbnail shows the image"
             )
 
@@ -327,9 +327,11 @@ class Slide:
         Raises `InputError` if the level does not exist, or the rectangle is empty or too large.
         """
         if not 0 <= level < len(self.levels):
-            raise InputError(f"{self.path}: has levels 0-{len(self.levels) - 1}, not {level}")
+            raise InputError(
+                f"{self.path}: level must be between 0 and {len(self.levels) - 1}, got {level}"
+            )
         if width < 1 or height < 1:
-            raise InputError(f"a region must have a positive size, not {width} x {height} px")
+            raise InputError(f"a region must have a positive size, got {width} x {height} px")
         if width * height > 400_000_000:
             raise InputError(
                 f"a region of {width} x {height} px does not fit into memory; read it at a lower "
@@ -362,7 +364,7 @@ class Slide:
     def thumbnail(self, max_px: int = 1024) -> U8:
         """Read the whole slide, shrunk so that its longer side is at most `max_px` pixels."""
         if not 1 <= max_px <= 16384:
-            raise InputError(f"max_px must be in 1-16384, not {max_px}")
+            raise InputError(f"max_px must be between 1 and 16384, got {max_px}")
         view = self.scale_to(max(1.0, max(self.width, self.height) / max_px))
         image = view.read(0, 0, view.width, view.height)
         return fit(image, max_px)
@@ -374,7 +376,7 @@ class Slide:
         is from 1 to 8192 pixels.
         """
         if size < 1 or size > 8192:
-            raise InputError(f"tile size must be in 1-8192 px, not {size}")
+            raise InputError(f"tile size must be between 1 and 8192 px, got {size}")
         waiting: list[Future[list[U8]]] = []
 
         def part(chunk: list[Sequence[int]]) -> list[U8]:

@@ -111,7 +111,7 @@ class TiffSource:
         try:
             return max(float(self._samples(directory, int(n)).max()) for n in chosen)
         except (ValueError, RuntimeError, TypeError) as error:
-            raise InputError(f"{self._path}: its tiles cannot be decoded: {error}") from error
+            raise InputError(f"{self._path}: the tiles cannot be decoded: {error}") from error
 
     def _check_extent(self) -> None:
         """Refuse a file that declares tiles it does not contain."""
@@ -129,8 +129,9 @@ class TiffSource:
             cut = int((present & (ends > size)).sum())
             if cut:
                 raise InputError(
-                    f"{self._path}: truncated: {cut} of {counts.size} tiles of level "
-                    f"{number} are beyond the end of the file ({size} bytes). Copy it again."
+                    f"{self._path}: truncated: {cut} of {counts.size} tiles on level "
+                    f"{number} are beyond the end of the file ({size} bytes). Copy it "
+                    "again."
                 )
 
     def close(self) -> None:
@@ -178,7 +179,7 @@ class TiffSource:
             return _decode(data, directory)
         except (ValueError, RuntimeError, TypeError) as error:
             raise InputError(
-                f"{self._path}: tile {index} of level {level} cannot be decoded: {error}. "
+                f"{self._path}: tile {index} on level {level} cannot be decoded: {error}. "
                 "The file is damaged; copy it again."
             ) from error
 
@@ -300,7 +301,9 @@ def _fill(image: AnyArray, directory: _Directory) -> U8:
     """Pad an RGB tile with white to the full tile size."""
     tile_width, tile_height = directory.level.tile_width, directory.level.tile_height
     if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
-        raise ValueError(f"decoded to shape {image.shape} of {image.dtype}, not 8-bit RGB")
+        raise ValueError(
+            f"decoded to shape {image.shape} and type {image.dtype}, expected 8-bit RGB"
+        )
     if image.shape[:2] != (tile_height, tile_width):
         padded = np.full((tile_height, tile_width, 3), WHITE, dtype=np.uint8)
         height, width = min(image.shape[0], tile_height), min(image.shape[1], tile_width)
@@ -354,7 +357,7 @@ def _planes(page: Any, tiles: int) -> Iterator[_Plane]:
             "again."
         )
     if max(offsets.size, counts.size) > expected:
-        raise UnsupportedError("more tiles than a plane of its size has")
+        raise UnsupportedError("more tiles than fit in a plane of its size")
     decode = page.decode
     for first in range(0, expected, tiles):
         own = slice(first, first + tiles)

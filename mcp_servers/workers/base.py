@@ -68,7 +68,7 @@ class Workers(ABC):
         self.check(job)
         with self.lock:
             if self.closed:
-                raise FaultError("the workers are closed")
+                raise FaultError("the worker pool is closed")
             self.jobs[job.id] = job
             self._queue(job)
             self._forget()
@@ -88,7 +88,7 @@ class Workers(ABC):
         with self.lock:
             job = self.jobs.get(job_id)
         if job is None:
-            raise InputError(f'no job is called "{job_id}"; it may have expired')
+            raise InputError(f'unknown job "{job_id}"; it may have expired')
         return job
 
     def cancel(self, job: Job) -> None:

@@ -118,7 +118,7 @@ def slide_argument(spec: ToolSpec) -> str:
     for name in ("slide", "image", *fields):
         if name in fields:
             return name
-    raise InputError(f"{spec.name} does not read slides, so it cannot run over a folder of slides")
+    raise InputError(f"{spec.name} does not read slides, so it cannot be run on a folder of slides")
 
 
 def run_cohort(

@@ -74,7 +74,7 @@ class LocalPool(Workers):
         super().__init__(recipe or Recipe(), max_attempts, grace)
         self.size = workers or machine.cpus()
         if self.size < 1:
-            raise InputError(f"workers must be at least 1, not {self.size}")
+            raise InputError(f"workers must be at least 1, got {self.size}")
         self.cpus = max(self.size, machine.cpus())
         self.memory_mb = memory_mb or int(machine.available_mb() * 0.75)
         self.gpus = machine.gpus() if gpus is None else gpus
@@ -90,11 +90,11 @@ class LocalPool(Workers):
         need = job.resources
         if need.memory_mb > self.memory_mb:
             raise InputError(
-                f"{job.tool} requires {need.memory_mb} MiB, but the workers may use only "
+                f"{job.tool} requires {need.memory_mb} MiB, but the workers may use at most "
                 f"{self.memory_mb} MiB"
             )
         if need.gpu == "required" and self.gpus == 0:
-            raise InputError(f"{job.tool} requires a GPU, and this machine has none")
+            raise InputError(f"{job.tool} requires a GPU, but this machine has none")
         card = job.device.removeprefix("cuda:")
         if card.isdigit() and need.gpu != "none" and int(card) >= self.gpus:
             raise InputError(

@@ -24,7 +24,7 @@ Format = Literal["trrust", "signor", "ctd", "hetionet", "pubtator", "semmeddb", 
 
 @app.command("import")
 def import_graph(
-    format: Annotated[Format, typer.Argument(help="Collection that the files come from.")],
+    format: Annotated[Format, typer.Argument(help="Collection from which the files come.")],
     files: Annotated[list[Path], typer.Argument(help="Files as published by their source.")],
     out_path: Annotated[Path, typer.Option("--out", "-o", help="Folder for the graph.")],
     also: Annotated[
@@ -63,7 +63,9 @@ def import_graph(
         name, _, path = item.partition(":")
         if name not in FORMATS or not path:
             known = ", ".join(FORMATS)
-            raise InputError(f'--also "{item}": expected FORMAT:FILE, with FORMAT one of {known}')
+            raise InputError(
+                f'--also "{item}": expected FORMAT:FILE, where FORMAT is one of {known}'
+            )
         wanted.append((name, Path(path)))
     numbers = read_gene_numbers(genes) if genes else {}
     dated = read_years(years) if years else {}

@@ -32,16 +32,14 @@ def export_graph(graph: Graph, path: Path, format: str) -> Exported:
         reverse.
     """
     if format not in FORMATS:
-        raise InputError(
-            f'export format "{format}" is not known; choose from {", ".join(FORMATS)}.'
-        )
+        raise InputError(f'unknown export format "{format}"; choose from {", ".join(FORMATS)}.')
     if format in TABLES and path.exists() and not path.is_dir():
         raise InputError(
             f"--out {path} is a file, but {format} writes a folder; choose another path"
         )
     if format not in TABLES and path.is_dir():
         raise InputError(
-            f"--out {path} is a folder, but {format} writes a file; give a file name in it"
+            f"--out {path} is a folder, but {format} writes a file; give a file name inside it"
         )
     note = None
     if format == "turtle":

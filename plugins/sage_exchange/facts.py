@@ -69,7 +69,7 @@ def read_gene_numbers(path: Path) -> dict[str, str]:
         rows = (line.rstrip("\n").split("\t") for line in stream if not line.startswith("#"))
         numbers = {row[2]: row[1] for row in rows if len(row) > 2 and row[1].isdigit()}
     if not numbers:
-        raise InputError(f"{path}: no genes found; expected the columns of NCBI's gene_info")
+        raise InputError(f"{path}: no genes found; expected the columns of an NCBI gene_info file")
     return numbers
 
 
@@ -188,8 +188,8 @@ def read_table(path: Path, stream: IO[str], needed: tuple[str, ...]) -> Iterator
         if not line.startswith("#"):
             missing = ", ".join(name for name in needed if name.lower() not in cells)
             raise InputError(
-                f"{path}: column {missing} not found. Columns: {', '.join(cells[:12])}. Use the "
-                "file as published, including the header"
+                f"{path}: column {missing} not found; available columns: {', '.join(cells[:12])}. "
+                "Use the file as published, including its header"
             )
     if not header:
         raise InputError(f"{path}: no header row with the columns {', '.join(needed)}")

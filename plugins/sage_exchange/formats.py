@@ -346,7 +346,7 @@ def semmeddb(path: Path) -> Iterator[Fact]:
                 continue
             if len(row) < 12 or not row[2].isdigit():
                 raise InputError(
-                    f"{path}, row {number}: expected SemMedDB's PREDICATION columns "
+                    f"{path}, row {number}: expected SemMedDB PREDICATION columns "
                     "(PREDICATION_ID, SENTENCE_ID, PMID, PREDICATE, SUBJECT_CUI, ...)"
                 )
             denied = row[3].startswith("NEG_")

@@ -152,8 +152,9 @@ def _rows(path: Path, text: str, trees: dict[str, str], report: ImportReport) ->
         if recognized:
             return list(read())
     raise InputError(
-        f"{path}: unknown vocabulary format; supported are NCBI gene_info, the HGNC table, OBO, "
-        "and MeSH (mesh_id, mesh_name, with the list of tree numbers in the same folder)"
+        f"{path}: unknown vocabulary format; supported formats are NCBI gene_info, the HGNC "
+        "table, OBO, and MeSH (mesh_id, mesh_name, with the tree-number list in the same "
+        "folder)"
     )
 
 
@@ -270,7 +271,7 @@ def _mesh(text: str, trees: dict[str, str], path: Path) -> Iterator[Row]:
         yield f"MESH:{row['mesh_id']}", name, kind, _tidy(name, names)
     if not trees and not symptoms:
         raise InputError(
-            f"{path}: MeSH names need tree numbers to determine their type; also provide the "
+            f"{path}: MeSH names require tree numbers to determine their type; also provide the "
             "tree list (tree number, tab, name)"
         )
 

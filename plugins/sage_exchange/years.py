@@ -57,5 +57,5 @@ def read_years(path: Path) -> dict[str, int]:
             if len(cells) >= 2 and cells[0].isdigit() and year:
                 found[cells[0]] = int(year)
     if not found:
-        raise InputError(f"{path}: no row with a PMID and a four-digit year")
+        raise InputError(f"{path}: no rows with a PMID and a four-digit year")
     return found

@@ -88,7 +88,7 @@ def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
             f"{given.features}: coords are missing; encode the tiles with encode_tiles"
         )
     if len(features) < 2 * given.clusters:
-        raise InputError(f"{len(features)} tiles are too few for {given.clusters} clusters")
+        raise InputError(f"too few tiles ({len(features)}) for {given.clusters} clusters")
     if (coords < 0).any() or (coords >= [slide.width, slide.height]).any():
         raise InputError(f"{given.features}: some coordinates are outside this slide")
     # features of a large slide are hundreds of MiB, so nothing of their size is copied
@@ -102,7 +102,7 @@ def cluster_tiles(given: ClusterInput, context: ToolContext) -> ClusterResult:
     if given.how == "ward":
         if len(reduced) > MOST_WARD:
             raise InputError(
-                f"how=ward supports at most {MOST_WARD} tiles, not {len(reduced)}; use kmeans"
+                f"how=ward supports at most {MOST_WARD} tiles, got {len(reduced)}; use kmeans"
             )
         first = AgglomerativeClustering(given.clusters, linkage="ward").fit_predict(reduced)
     else:

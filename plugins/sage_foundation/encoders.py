@@ -129,7 +129,7 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
         patch = int(attributes.get("patch_size", given.tile_px))
         if not 16 <= size <= 65536 or not 16 <= patch <= 4096:
             raise InputError(
-                f"{given.coords}: attributes patch_size_level0 and patch_size are required"
+                f"{given.coords}: the attributes patch_size_level0 and patch_size are required"
             )
         outside = (corners < 0).any() or (corners > [slide.width, slide.height]).any()
         if outside:
@@ -144,7 +144,7 @@ def encode_tiles(given: EncodeInput, context: ToolContext) -> EncodeResult:
         corners, _, grid, notes = tile_grid(slide, found.mask, view.scale, given, context)
         warnings += notes
     if len(corners) == 0:
-        raise InputError(f"{slide.path}: no tiles to encode; see the tool tile_slide")
+        raise InputError(f"{slide.path}: no tiles to encode; see the tile_slide tool")
     if not 0.6 <= grid.mpp / spec.mpp <= 1.7:
         warnings.append(
             f"{spec.name} expects about {spec.mpp:g} µm per pixel, but the tiles have "

@@ -35,7 +35,7 @@ def write_features(path: Path, coords: I64, parts: Iterable[F32], grid: Grid, en
         for part in parts:
             end = seen + len(part)
             if end > len(coords):
-                raise InputError(f"{len(coords)} coordinates but at least {end} feature rows")
+                raise InputError(f"got {len(coords)} coordinates but at least {end} feature rows")
             if data is None:
                 wide = part.shape[1]
                 data = file.create_dataset(
@@ -48,7 +48,7 @@ def write_features(path: Path, coords: I64, parts: Iterable[F32], grid: Grid, en
             data[seen:end] = part
             seen = end
         if data is None or seen != len(coords):
-            raise InputError(f"{len(coords)} coordinates but {seen} feature rows")
+            raise InputError(f"got {len(coords)} coordinates but {seen} feature rows")
         data.attrs["encoder"] = encoder
         data.attrs["name"] = grid.name
         where = file.create_dataset("coords", data=coords.astype(np.int64), maxshape=(None, 2))
@@ -61,7 +61,7 @@ def read_coords(path: Path) -> tuple[I64, dict[str, Any]]:
     with open_hdf5(path) as file:
         coords = dataset(file, "coords", path)
         if coords.ndim != 2 or coords.shape[1] < 2:
-            raise InputError(f"{path}: coords must be (n, 2), not {coords.shape}")
+            raise InputError(f"{path}: coords must have shape (n, 2), got {coords.shape}")
         attributes = {key: _plain(value) for key, value in coords.attrs.items()}
         return np.asarray(coords[:, :2], dtype=np.int64), attributes
 
@@ -78,7 +78,9 @@ def read_features(path: Path) -> tuple[F32, I64 | None, dict[str, Any]]:
         else:
             features = np.asarray(stored[()], dtype=np.float32)
         if features.ndim != 2 or not len(features):
-            raise InputError(f"{path}: features must be (n, d) with n > 0, not {features.shape}")
+            raise InputError(
+                f"{path}: features must have shape (n, d) with n > 0, got {features.shape}"
+            )
         if not np.isfinite(features).all():
             raise InputError(f"{path}: features contain NaN or infinity; extract them again")
         attributes = {key: _plain(value) for key, value in stored.attrs.items()}
@@ -115,9 +117,7 @@ def open_hdf5(path: Path) -> Any:
     name = file.visititems_links(elsewhere)
     if name is not None:
         file.close()
-        raise InputError(
-            f'{path}: "{name}" links to another file, and external links are not followed'
-        )
+        raise InputError(f'{path}: "{name}" links to another file; external links are not followed')
     return file
 
 

@@ -144,7 +144,7 @@ def read_scores(path: Path, column: str) -> tuple[I64, F64, float | None]:
     missing = [name for name in ("x", "y", column) if name not in table.columns]
     if missing:
         held = ", ".join(map(str, table.columns[:20]))
-        raise InputError(f"{path}: column {', '.join(missing)} not found. Columns: {held}")
+        raise InputError(f"{path}: unknown column {', '.join(missing)}; available columns: {held}")
     try:
         coords = table[["x", "y"]].to_numpy(dtype=np.float64).round().astype(np.int64)
         scores = table[column].to_numpy(dtype=np.float64)

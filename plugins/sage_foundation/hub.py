@@ -44,7 +44,7 @@ def find_cached(name: str) -> Path:
         from huggingface_hub import try_to_load_from_cache
     except ImportError:
         raise InputError(
-            'hub= requires the package huggingface_hub: pip install "sage-pathology[models]"'
+            'hub= requires the huggingface_hub package: pip install "sage-pathology[models]"'
         ) from None
     found = try_to_load_from_cache(repo, file, revision=revision)
     if not isinstance(found, str):

@@ -205,13 +205,13 @@ def mil_evaluate(given: EvaluateInput, context: ToolContext) -> EvaluateResult:
     foreign = sorted(set(data.labels) - set(classes))
     if foreign:
         raise InputError(
-            f"{given.labels}: labels {', '.join(foreign)} are unknown to the model, which has "
+            f"{given.labels}: unknown labels {', '.join(foreign)}; the model was trained with "
             f"{', '.join(classes)}"
         )
     if data.bags[0].shape[1] != card["dimension"]:
         raise InputError(
             f"{given.features}: features have dimension {data.bags[0].shape[1]}, but the model "
-            f"was trained on dimension {card['dimension']} ({card['encoder']})"
+            f"was trained with dimension {card['dimension']} ({card['encoder']})"
         )
     device = choose_device(given.device, context.device)
     network = network.to(device)
@@ -385,7 +385,7 @@ def _load_model(weights: str, context: ToolContext) -> tuple[Any, dict[str, Any]
     try:
         card = json.loads(card_path.read_text(encoding="utf-8"))
         if card.get("format") != "sage-mil-1":
-            raise InputError(f"{card_path}: not the card of a mil_train model")
+            raise InputError(f"{card_path}: not a mil_train model card")
         state = load_file(path)
         mean, sd = state.pop("feature_mean"), state.pop("feature_sd")
         settings = attention.MilSettings(**card["settings"])

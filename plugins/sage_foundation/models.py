@@ -47,9 +47,9 @@ def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: floa
         return _handcrafted(mpp)
     if weights is None:
         raise InputError(
-            f"encoder {spec.name} needs pretrained weights: download them from {spec.source} under "
-            f"their license ({spec.license}) and pass the folder as weights=...; the `handcrafted` "
-            "encoder needs none"
+            f"encoder {spec.name} needs pretrained weights; download them from {spec.source} under "
+            f"their license ({spec.license}) and pass the folder as weights=...; the "
+            "`handcrafted` encoder needs none"
         )
     from sage_foundation.networks import load_network
 

@@ -80,7 +80,7 @@ def timm_network(name: str) -> Any:
         timm: Any = importlib.import_module("timm")
     except (ImportError, RuntimeError) as error:  # RuntimeError: torchvision of another torch
         raise InputError(
-            f"encoder {name} requires the package timm, which cannot be imported "
+            f"encoder {name} requires the timm package, which could not be imported "
             f'({_short(error)}): pip install "sage-pathology[encoders]" (docs/slides.md, '
             "Encoders)"
         ) from error
@@ -198,7 +198,7 @@ def _check_config(folder: Path, model_type: str) -> None:
     led = [k for k in LEADS_ELSEWHERE if config.get(k) is not None]
     if led:
         raise InputError(
-            f"{folder / 'config.json'}: sets {led[0]}, which SAGE does not follow; remove this key"
+            f"{folder / 'config.json'}: sets {led[0]}, which SAGE does not support; remove this key"
         )
     tokens = folder / "tokenizer_config.json"
     named = _json_object(tokens).get("fast_tokenizer_files") if tokens.is_file() else None
@@ -265,7 +265,7 @@ def conch_network(weights: Path, *, texts: bool = False) -> Any:
         model: Any = importlib.import_module("conch.open_clip_custom.coca_model")
     except (ImportError, RuntimeError) as error:
         raise InputError(
-            "encoder conch requires its own package, which is not on PyPI: pip install "
+            "encoder conch requires the conch package, which is not on PyPI: pip install "
             "git+https://github.com/mahmoodlab/CONCH.git (docs/slides.md, Encoders)"
         ) from error
     # the package's own loader would unpickle the file and skip tensors that do not fit
@@ -332,7 +332,7 @@ def read_tensors(file: Path) -> dict[str, Any]:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InputError(
-            f"{file}: not loaded, because it contains code or objects besides tensors, or is not "
+            f"{file}: not loaded because it contains code or objects besides tensors, or is not "
             "a PyTorch file"
         ) from error
     except (RuntimeError, ValueError, OSError, EOFError, KeyError, SafetensorError) as error:

@@ -94,7 +94,7 @@ def _onnx(path: Path, device: str) -> tuple[Answer, Stated]:
         runtime: Any = importlib.import_module("onnxruntime")
     except ImportError as error:
         raise InputError(
-            f"{path}: ONNX files require the package onnxruntime: pip install "
+            f"{path}: ONNX files require the onnxruntime package: pip install "
             '"sage-pathology[onnx]"'
         ) from error
     providers: list[Any] = ["CPUExecutionProvider"]
@@ -159,8 +159,7 @@ class LearnedNuclei:
         self.kept: int | None = None
         if self.window is not None and not WINDOWS[0] <= self.window <= WINDOWS[1]:
             raise InputError(
-                f"{path}: the window is {self.window} px; it must be {WINDOWS[0]} to "
-                f"{WINDOWS[1]} px"
+                f"{path}: the window must be {WINDOWS[0]} to {WINDOWS[1]} px, got {self.window}"
             )
         try:
             self.types = plain_names(types or stated.types)
@@ -197,8 +196,8 @@ class LearnedNuclei:
         if out.shape[1:] != padded.shape[:2]:
             raise InputError(
                 f"{self.path}: the output is {out.shape[2]} x {out.shape[1]} px for an input of "
-                f"{padded.shape[1]} x {padded.shape[0]} px; the sizes must match, or the module "
-                "must state its `window`"
+                f"{padded.shape[1]} x {padded.shape[0]} px; the sizes must match, or the "
+                "module must define its `window`"
             )
         return np.ascontiguousarray(out[:, :height, :width])
 
@@ -257,9 +256,9 @@ class LearnedNuclei:
             raise InputError(f"{self.path}: {error}") from error
         if len(maps) - TYPED != len(self.types):
             raise InputError(
-                f"{self.path}: predicts {len(maps) - TYPED} types but has names for "
-                f"{len(self.types)}; give the names in weights_types, in the order of the "
-                f"channels and without the background, such as {', '.join(PANNUKE)}"
+                f"{self.path}: predicts {len(maps) - TYPED} types but has {len(self.types)} type "
+                "names; give the names in weights_types, in channel order and without "
+                f"the background, such as {', '.join(PANNUKE)}"
             )
         return maps
 
@@ -358,7 +357,7 @@ def as_labels(plane: F32, path: Path) -> AnyArray | None:
     """
     if not np.isfinite(plane).all() or float(plane.min()) < -1e-3:
         raise InputError(
-            f"{path}: returns negative or infinite values, perhaps logits; add a sigmoid"
+            f"{path}: returns negative or infinite values, possibly logits; add a sigmoid"
         )
     if float(plane.max()) <= 1.0 + 1e-3:
         return None

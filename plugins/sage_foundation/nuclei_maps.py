@@ -45,13 +45,13 @@ def plain_names(names: Sequence[str]) -> tuple[str, ...]:
         `MOST_TYPES`.
     """
     if len(names) > MOST_TYPES:
-        raise ValueError(f"has {len(names)} type names; the maximum is {MOST_TYPES}")
+        raise ValueError(f"has {len(names)} type names, but the maximum is {MOST_TYPES}")
     low = tuple(name.strip().lower() for name in names)
     for name in low:
         if not _PLAIN.fullmatch(name) or low.count(name) > 1:
             raise ValueError(
-                f"{name[:60]!r} is not a valid type name; use letters, digits, spaces, - and _, "
-                "and no name twice"
+                f"{name[:60]!r} is not a valid type name; names must be unique and contain only "
+                "letters, digits, spaces, - and _"
             )
     return low
 
@@ -79,11 +79,11 @@ def typed_maps(out: dict[str, Any]) -> F32:
     if (len(nucleus), len(place), len(sizes)) != (2, 2, 1) or len(kind) < 2:
         shapes = ", ".join(f"{NAMES[key][0]} {array.shape}" for key, array in found.items())
         raise ValueError(
-            f"returns {shapes}; np and hv must have two channels, tp one for the background and "
-            "one per type"
+            f"returns {shapes}; np and hv must have two channels, and tp one channel for the "
+            "background and one per type"
         )
     if not all(np.isfinite(array).all() for array in found.values()):
-        raise ValueError("returns values that are not finite")
+        raise ValueError("returns non-finite values")
     return np.concatenate([normalize_channels(nucleus)[1:], place, normalize_channels(kind)[1:]])
 
 

@@ -161,7 +161,9 @@ def load_model(path: Path) -> PatchModel:
     if [v.shape for v in parts] != shapes or any(v.dtype != np.float32 for v in parts):
         raise InputError(f"{path}: the weights do not match the card ({classes} classes)")
     if not all(np.isfinite(v).all() for v in parts) or not (parts[1] > 0).all():
-        raise InputError(f"{path}: damaged weights: not finite, or a standard deviation of 0")
+        raise InputError(
+            f"{path}: damaged weights: values are not finite, or a standard deviation is 0"
+        )
     return PatchModel(Head(*parts), known.model_dump())
 
 
@@ -264,8 +266,8 @@ def tumor_probability(
             return np.zeros(tissue.shape, dtype=np.float32)
         raise InputError(
             f"{slide.path}: the model {card['name']} requires tiles of {card['tile_px']} px at "
-            f"{card['at_mpp']:g} µm per pixel, and none fits on the tissue; train a model with "
-            "smaller tiles, or detect tumor without a model"
+            f"{card['at_mpp']:g} µm per pixel, but none fit on the tissue; train a model "
+            "with smaller tiles, or detect tumor without a model"
         )
     parts = []
     for features in encode_corners(
@@ -273,14 +275,16 @@ def tumor_probability(
     ):
         if features.shape[1] != len(model.head.mean):
             raise InputError(
-                f"{card['name']}: trained on {len(model.head.mean)} features of "
-                f"{card['encoder']}, but these weights give {features.shape[1]}"
+                f"{card['name']}: trained on {len(model.head.mean)} features from "
+                f"{card['encoder']}, but these weights produce {features.shape[1]}"
             )
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
             parts.append(model.head.probabilities(features)[:, model.tumor].sum(axis=1))
     probability = np.concatenate(parts)
     if not np.isfinite(probability).all():
-        raise InputError(f"{card['name']}: returns no finite probability; its file is damaged")
+        raise InputError(
+            f"{card['name']}: returned no finite probabilities; the model file is damaged"
+        )
     size = grid.patch_size_level0
     at = np.round(corners / size).astype(int)
     rows, columns = at.max(axis=0)[::-1] + 1
@@ -323,12 +327,12 @@ def tumor_classes(classes: Sequence[str], asked: Sequence[str]) -> list[str]:
     found = [name for name in classes if (name in asked if asked else means_tumor(name))]
     if not found:
         raise InputError(
-            f"no class ({named}) is called {', '.join(sorted(TUMOR))}; list the tumor classes in "
+            f"no class ({named}) is named {', '.join(sorted(TUMOR))}; list the tumor classes in "
             "tumor_classes"
         )
     if len(found) == len(classes):
         raise InputError(
-            f"all classes ({named}) mean tumor, so everything would be tumor; label other tissue "
-            "too, or list fewer classes in tumor_classes"
+            f"all classes ({named}) mean tumor, so all tissue would be classified as tumor; label "
+            "other tissue as well, or list fewer classes in tumor_classes"
         )
     return found

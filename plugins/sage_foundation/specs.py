@@ -90,5 +90,5 @@ ENCODERS = {
 def encoder_spec(name: str) -> EncoderSpec:
     """Look up the encoder called `name`; raises `InputError`, which lists the known names."""
     if name not in ENCODERS:
-        raise InputError(f'encoder "{name}" is not known; available: {", ".join(ENCODERS)}')
+        raise InputError(f'unknown encoder "{name}"; available: {", ".join(ENCODERS)}')
     return ENCODERS[name]

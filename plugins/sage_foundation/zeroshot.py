@@ -79,8 +79,8 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
 
     if given.weights is None:
         raise InputError(
-            "text_score requires a vision-language model: pass weights=... with the folder of a "
-            "CLIP-type pathology model in the transformers layout (for example PLIP)"
+            "text_score requires a vision-language model; set weights=... to the folder of a "
+            "CLIP-style pathology model in transformers format (for example PLIP)"
         )
     folder = context.model(given.weights, "folder")  # a tokenizer's settings may refer to any file
     stamp = check_weights(folder, context)
@@ -92,7 +92,7 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
     found, view = slide_tissue(slide)
     corners, _, grid, notes = tile_grid(slide, found.mask, view.scale, given, context)
     if len(corners) == 0:
-        raise InputError(f"{slide.path}: no tile contains enough tissue; see the tool tile_slide")
+        raise InputError(f"{slide.path}: no tile contains enough tissue; see the tile_slide tool")
     words = embed_texts(model, tokens, given.texts, device)
     parts = []
     for done, batch in batches(tiles(slide, corners, grid), 16, np.stack):
@@ -134,7 +134,7 @@ def load_clip(folder: Path, device: str) -> tuple[Any, Any, int]:
             str(folder), local_files_only=True, trust_remote_code=False
         )
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
-        raise InputError(f"{folder}: its tokenizer cannot be loaded: {error}") from error
+        raise InputError(f"{folder}: the tokenizer cannot be loaded: {error}") from error
     return model.eval().to(device), tokens, int(model.config.vision_config.image_size)
 
 

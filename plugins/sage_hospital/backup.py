@@ -437,13 +437,13 @@ def _unpack(archive: Path, place: Path) -> dict[str, str]:
                 if room < 0:
                     raise InputError(f"{archive}: not enough free disk space to unpack it")
                 if (place / member.name).exists() and not member.isdir():
-                    raise tarfile.TarError(f"{member.name[:200]!r} occurs twice")
+                    raise tarfile.TarError(f"{member.name[:200]!r} is duplicated")
                 _extract(tar, member, place)
     except InputError:
         raise
     except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
         raise InputError(
-            f"{archive} is not an archive of `sage hospital backup`: {error}"
+            f"{archive} is not an archive created by `sage hospital backup`: {error}"
         ) from None
     try:
         contents = json.loads((place / CONTENTS).read_text(encoding="utf-8"))
@@ -451,10 +451,10 @@ def _unpack(archive: Path, place: Path) -> dict[str, str]:
         form = int(contents["format"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise InputError(
-            f"{archive} is not an archive of `sage hospital backup`, or is truncated"
+            f"{archive} is not an archive created by `sage hospital backup`, or is truncated"
         ) from None
     if form > FORMAT:
-        raise InputError(f"{archive} was written by a newer version of SAGE; upgrade first")
+        raise InputError(f"{archive} was written by a newer SAGE version; upgrade first")
     found = {
         path.relative_to(place).as_posix(): path
         for path in place.rglob("*")
@@ -464,7 +464,7 @@ def _unpack(archive: Path, place: Path) -> dict[str, str]:
     strange = {name for name in found if name.startswith("ledger/")} - ledgers
     if strange or set(found) != set(hashes):
         odd = min(strange or set(found) ^ set(hashes))
-        raise InputError(f"{archive} does not match its own list of files: {odd}")
+        raise InputError(f"{archive} does not match its file list: {odd}")
     for name, path in found.items():
         with path.open("rb") as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != hashes[name]:

@@ -20,7 +20,7 @@ Outputs = Annotated[
     Path, typer.Option("--out", help="Output folder of `sage tools serve` or `sage tools run`.")
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Remove nothing; list what would be removed.")
+    bool, typer.Option("--dry-run", help="List what would be removed, without removing anything.")
 ]
 
 
@@ -95,7 +95,7 @@ def backup(
         return
     out.print(
         f"{archive}: {count_noun(found['runs'], 'run')}, {count_noun(found['files'], 'file')},"
-        f" {count_noun(found['rows'], 'row')} of PostgreSQL",
+        f" {count_noun(found['rows'], 'row')} from PostgreSQL",
         soft_wrap=True,
     )
     if elsewhere := found["elsewhere"]:
@@ -109,7 +109,7 @@ def backup(
 @app.command()
 def restore(
     archive: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Archive of `sage hospital backup`.")
+        Path, typer.Argument(metavar="FILE", help="Archive created by `sage hospital backup`.")
     ],
     as_json: AsJson = False,
 ) -> None:
@@ -135,7 +135,7 @@ def restore(
         return
     out.print(
         f"{count_noun(found['runs'], 'run')} in {settings.runs_dir},"
-        f" {count_noun(found['rows'], 'row')} of PostgreSQL; list them with: sage show",
+        f" {count_noun(found['rows'], 'row')} in PostgreSQL; list them with: sage show",
         soft_wrap=True,
     )
 
@@ -182,10 +182,10 @@ def forget(
         return
     verb = "would be" if dry_run else "were"
     for what, paths in (
-        (f"tables of patients that {verb} emptied", found.emptied),
+        (f"patient tables that {verb} emptied", found.emptied),
         (f"texts from which the identifier {verb} removed", found.struck_out),
         (f"caches that {verb} removed", found.caches),
-        (f"outputs of tools that {verb} removed", found.outputs),
+        (f"tool outputs that {verb} removed", found.outputs),
         ("left for you to remove", found.left),
         ("cannot be removed", found.cannot),
     ):

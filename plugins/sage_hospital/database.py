@@ -155,7 +155,7 @@ def _was_committed(live: Connection[dict[str, Any]], number: str) -> bool:
     row = live.execute("SELECT txid_status(%s::bigint) AS status", [number]).fetchone()
     status = row["status"] if row else None
     if status == "in progress":
-        raise OperationalError("a transaction whose connection broke is still in progress")
+        raise OperationalError("a transaction with a lost connection is still in progress")
     return bool(status == "committed")
 
 

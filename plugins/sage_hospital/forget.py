@@ -90,7 +90,7 @@ def forget(
     known = patient.strip()
     if len(known) < SHORTEST:
         raise InputError(
-            f'"{known}" is too short to search for: give at least {SHORTEST} characters'
+            f'"{known}" is too short to search for; give at least {SHORTEST} characters'
         )
     anywhere, token = _tokens(known)
     emptied, struck, left = [], [], []
@@ -128,8 +128,8 @@ def forget(
     ):
         raise InputError(
             f'no file contains "{known}", so nothing was removed. Check that it is spelled as in '
-            f"the files of {name or cohort}. If it is (compressed files are not searched), add "
-            "--unnamed"
+            f"the {name or cohort} files. If it is (compressed files are not searched), "
+            "add --unnamed"
         )
     for run, _, _ in affected:  # nothing is changed until everything can be
         if not dry:

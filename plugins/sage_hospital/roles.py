@@ -131,7 +131,7 @@ def parse_trust(header: str, proxies: list[str], roles: Path | None) -> Trust | 
     if not header:
         if proxies or roles:
             raise InputError(
-                "--trust-proxy and --roles require --trust-header, the header with "
+                "--trust-proxy and --roles require --trust-header, the header that contains "
                 "the person's name"
             )
         return None
@@ -141,11 +141,11 @@ def parse_trust(header: str, proxies: list[str], roles: Path | None) -> Trust | 
         networks = tuple(ip_network(text) for text in proxies or ["127.0.0.1", "::1"])
     except ValueError as error:
         raise InputError(
-            f"--trust-proxy: {error}; expected an address, or a network such as 10.0.0.0/8"
+            f"--trust-proxy: {error}; expected an IP address, or a network such as 10.0.0.0/8"
         ) from None
     if roles is None:
         raise InputError(
-            "--trust-header requires --roles FILE, which says who may do what; to let everybody "
-            f"do everything, write default = {sorted(map(str, Role))} in it"
+            "--trust-header requires --roles FILE, which assigns roles to people; to give everyone "
+            f"all roles, set default = {sorted(map(str, Role))} in this file"
         )
     return Trust(header, networks, read_roles(roles))

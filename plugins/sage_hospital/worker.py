@@ -112,9 +112,7 @@ class Worker:
         try:
             with renewing(self.runs, run.id, self.name, self.lease_s):
                 if not Path(run.folder).is_dir():
-                    raise InputError(
-                        f"the run {run.folder} is not on this machine, and neither is its folder"
-                    )
+                    raise InputError(f"the run folder {run.folder} does not exist on this machine")
                 services = reopen(run.folder)
                 if services.manifest.run_id != run.id:
                     raise InputError(

@@ -38,7 +38,7 @@ def import_files(
         Path | None, typer.Option(help="Folder to create; default: cohorts/NAME.")
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Write without asking; open guesses must be set.")
+        bool, typer.Option("--yes", help="Write without confirmation; open guesses must be set.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the guesses without writing anything.")
@@ -187,7 +187,7 @@ def _ask_open(files: list[Path], corrections: list[str], proposal: Proposal) -> 
             answered.add(guess.key)
         elif not proposal.open:
             _print_proposal(proposal)
-    raise InputError(f"more than {MOST_CORRECTIONS} corrections; give them with --set")
+    raise InputError(f"more than {MOST_CORRECTIONS} corrections; set them with --set")
 
 
 def _print_written(folder: Path, findings: list[Finding]) -> None:

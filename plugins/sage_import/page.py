@@ -63,9 +63,9 @@ async def upload(request: Request, name: str, to: str = "") -> dict[str, Any]:
 def _keep(site: Site, name: str, to: str, content: bytes) -> dict[str, Any]:
     if not FILE.fullmatch(name):
         raise InputError(
-            f"{one_line(name)[:80]}: not a file type that the import reads (.csv, .tsv, .txt, "
-            ".xlsx, .json, .zip, .parquet, .dta, .sav, or text with .gz), or a name with unusual "
-            "characters"
+            f"{one_line(name)[:80]}: unsupported file type (supported: .csv, .tsv, .txt, "
+            ".xlsx, .json, .zip, .parquet, .dta, .sav, or text with .gz) or unusual "
+            "characters in the name"
         )
     home = _home(site)
     with writing:
@@ -79,7 +79,9 @@ def _keep(site: Site, name: str, to: str, content: bytes) -> dict[str, Any]:
             )
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if len(list(folder.iterdir())) >= MOST_FILES:
-            raise InputError(f"at most {MOST_FILES} files are allowed; pack a study folder as .zip")
+            raise InputError(
+                f"at most {MOST_FILES} files are allowed; upload a study folder as .zip"
+            )
         (folder / name).write_bytes(content)
     return {"upload": folder.name, "files": sorted(path.name for path in folder.iterdir())}
 
@@ -120,11 +122,13 @@ def import_files(asked: Import, request: Request) -> dict[str, Any]:
         proposal.name in names
         and Path(names[proposal.name].path or proposal.name).resolve() != target.resolve()
     ):
-        raise InputError(f'a cohort "{proposal.name}" already exists here; set another name')
+        raise InputError(
+            f'a cohort named "{proposal.name}" already exists here; choose another name'
+        )
     if target.is_dir() and any(target.iterdir()) and not asked.replace:
         raise InputError(
-            f'a cohort "{proposal.name}" was imported before; select "replace a cohort of this '
-            'name", or set another name'
+            f'a cohort named "{proposal.name}" was already imported; select "replace a cohort of '
+            'this name", or choose another name'
         )
     with writing:
         findings = publish(proposal, target, force=asked.replace)

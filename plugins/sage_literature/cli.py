@@ -99,7 +99,7 @@ def gather_papers(
         console.print(f"  next      sage kg build {out} --out graph/")
     elif not flow.missing:
         lower = "a lower --relevance" if flow.screened else "an earlier --since"
-        err.print(f"no paper was kept: choose a new --out with another topic or {lower}")
+        err.print(f"no papers were kept; choose a new --out with another topic or {lower}")
 
 
 def is_unanswered(flow: Flow) -> bool:
@@ -115,7 +115,7 @@ def explain_resume() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        err.print("stopped; repeat the command to resume, and nothing is fetched twice")
+        err.print("stopped; run the command again to resume (nothing is fetched twice)")
         raise
 
 
@@ -174,7 +174,7 @@ def print_flow(flow: Flow, folder: Path) -> None:
     if flow.missing or flow.pending:
         due = [count_noun(flow.pending, "full text")] if flow.pending else []
         waits = " and ".join([*due, *(["what is missing"] if flow.missing else [])])
-        err.print(f"repeat the command to request {waits}; everything else is kept")
+        err.print(f"run the command again to request {waits}; everything else is kept")
     out.print(f"  flow      {folder / 'README.md'}, {folder / 'prisma.svg'}")
     out.print(f"  excluded  {folder / 'left-out.tsv'}")
 
@@ -214,7 +214,7 @@ def update_graph(
     from sage_literature.gather.gather import update as update_corpus
 
     if runs is not None and not runs.is_dir():
-        raise InputError(f"{runs} is not a folder; set --runs to the folder of the runs")
+        raise InputError(f"{runs} is not a folder; set --runs to the folder that contains the runs")
     folder = graph_folder(graph)
     if not (folder / RECIPE).is_file() and (graph.parent / RECIPE).is_file():
         folder = graph.parent  # the file that `sage kg build --out FOLDER` reports as written
@@ -223,7 +223,7 @@ def update_graph(
     except FileNotFoundError:
         raise InputError(
             f"{folder}: {RECIPE} not found; give the output folder of `sage kg build` (rebuild "
-            "graphs of earlier versions)"
+            "graphs created by earlier versions)"
         ) from None
     settings = load()
     given = {source: resolve_source(folder, source) for source in recipe.sources}

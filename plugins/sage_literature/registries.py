@@ -337,7 +337,7 @@ def read_papers(body: bytes) -> list[str | None]:
     """Read each paper's repository, or None; most stars first, papers without a repository last."""
     listed: Any = parse_json("reference_code", body)
     if not isinstance(listed, list):
-        raise TypeError("the answer has an object where a list is documented")
+        raise TypeError("the response contains an object where the documentation specifies a list")
     found = []
     for item in listed:
         paper = get_field("reference_code", item, "paper", dict)

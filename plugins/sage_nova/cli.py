@@ -43,7 +43,7 @@ def _group() -> None: ...
 def ask(
     question: Annotated[str, typer.Argument(help="Question in plain words.")],
     data: Annotated[
-        list[Path], typer.Argument(help="Slides, images, tables, or folders of these.")
+        list[Path], typer.Argument(help="Slides, images, tables, or folders that contain them.")
     ],
     program: Program = None,
     suite: Annotated[
@@ -116,7 +116,7 @@ def explore(
     endpoints: Annotated[
         list[str] | None,
         typer.Option(
-            "--endpoint", help="Show this outcome too, which makes it exploratory; repeatable."
+            "--endpoint", help="Also show this outcome, which makes it exploratory; repeatable."
         ),
     ] = None,
     cohort_root: CohortRoot = None,
@@ -164,7 +164,7 @@ def explore(
         from sage.core.errors import InputError
 
         raise InputError(
-            "--cohort-root, --features, --out and --replace apply only to cohorts: a run has its "
+            "--cohort-root, --features, --out and --replace apply only to cohorts; a run uses its "
             "own data and keeps every exploration"
         )
     else:

@@ -35,10 +35,12 @@ def plan(
         ),
     ] = None,
     recruitment: Annotated[float, typer.Option(help="Months of recruitment.")] = 0,
-    follow_up: Annotated[float, typer.Option(help="Months of follow-up of the last patient.")] = 60,
+    follow_up: Annotated[
+        float, typer.Option(help="Months of follow-up for the last patient.")
+    ] = 60,
     lost: Annotated[float, typer.Option(help="Share lost to follow-up per year.")] = 0,
     r_squared: Annotated[
-        float, typer.Option(help="Share of the exposure's variance that the covariates explain.")
+        float, typer.Option(help="Share of the exposure's variance explained by the covariates.")
     ] = 0,
     claims: Annotated[
         int, typer.Option(help="Number of primary claims that share the error rate.")

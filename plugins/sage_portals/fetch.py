@@ -83,7 +83,7 @@ def fetch_cohort(
         If a service cannot be reached or its response has an unexpected form.
     """
     if name not in STUDIES:
-        raise InputError(f'"{name}" cannot be fetched; available: {", ".join(STUDIES)}')
+        raise InputError(f'unknown study "{name}"; available studies: {", ".join(STUDIES)}')
     project, study = STUDIES[name]
     say = progress or _quiet
     out.mkdir(parents=True, exist_ok=True)
@@ -310,12 +310,12 @@ def _counts(service: Service, out: Path, say: Progress) -> None:
             body = service.call("GET", f"data/{item['file_id']}", bytes)
             if hashlib.md5(body, usedforsecurity=False).hexdigest() != item["md5sum"]:
                 raise FaultError(
-                    f"GDC file {item['file_id']} was damaged in transfer; repeat the command"
+                    f"GDC file {item['file_id']} was damaged in transfer; run the command again"
                 )
             write_bytes(path, body)
         names, column = _star(path)
         if genes and names != genes:
-            raise FaultError(f"{path}: its genes differ from those in earlier files")
+            raise FaultError(f"{path}: the genes differ from those in earlier files")
         genes = names
         columns.append(column)
         say("GDC counts", done + 1, len(listed))
@@ -337,7 +337,8 @@ def _star(path: Path) -> tuple[list[tuple[str, str]], list[int]]:
         missing = {"gene_id", "gene_name", "gene_type", "unstranded"} - set(at)
         if missing:
             raise FaultError(
-                f"{path}: column {', '.join(sorted(missing))} not found; the format has changed"
+                f"{path}: column {', '.join(sorted(missing))} not found; the file format has "
+                "changed"
             )
         for row in rows:
             if row[at["gene_type"]] == "protein_coding":

@@ -57,7 +57,7 @@ class Service:
             raise FaultError(f"{self.name}: {path} did not return JSON") from None
         except ServiceError as error:
             raise FaultError(
-                f"{self.name} ({url}): {error.reason}. Fetched data is kept; repeat the command "
+                f"{self.name} ({url}): {error.reason}. Fetched data is kept; run the command again "
                 "to continue"
             ) from None
 
@@ -81,5 +81,5 @@ class Service:
 def field_of(value: Any, name: str, service: str) -> Any:
     """Return a required field from a response; its absence means that the service changed."""
     if not isinstance(value, dict) or name not in value:
-        raise FaultError(f'{service} has changed: its answer has no field "{name}"')
+        raise FaultError(f'{service} has changed: the field "{name}" is missing from its response')
     return value[name]

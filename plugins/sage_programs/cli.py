@@ -81,9 +81,9 @@ def _check(path: Path, slides: MapsOnDisk, seed: int) -> Candidates:
 def approve(
     program: Annotated[Path, typer.Argument(metavar="FILE.py", help="Program that you have read.")],
     by: Annotated[str, typer.Option(metavar="NAME", help="Your name.")],
-    gate: Annotated[
-        Path, typer.Option(help="Folder with the report of `sage programs gate`.")
-    ] = Path("gate"),
+    gate: Annotated[Path, typer.Option(help="Folder with the `sage programs gate` report.")] = Path(
+        "gate"
+    ),
 ) -> None:
     """Record your approval of a program, after reading it and its gate.txt.
 
@@ -103,7 +103,7 @@ def measure(
     define: Define,
     slides: Annotated[
         Path | None,
-        typer.Option(help="Folder of slides, or a single slide, from which maps are made."),
+        typer.Option(help="Slide folder, or a single slide, to compute maps from."),
     ] = None,
     maps: Annotated[
         Path | None, typer.Option(help="Folder of existing maps (`sage exchange maps import`).")
@@ -141,7 +141,7 @@ def promote(
         str, typer.Argument(metavar="RUN", help='Run ID, "last", or any folder with programs')
     ],
     function: Annotated[
-        str, typer.Argument(metavar="FUNCTION", help="Function defined by a program of the run")
+        str, typer.Argument(metavar="FUNCTION", help="Function defined by a program in the run")
     ],
     into: Annotated[Path, typer.Option(help="Folder of your tools, for use with --tools")],
     as_json: AsJson = False,

@@ -187,8 +187,8 @@ def _contract(tree: ast.Module, origin: str) -> Contract:
     for text in (n for n in ast.walk(tree) if isinstance(n, ast.Constant) and n not in plain):
         if isinstance(text.value, str) and _PATH.search(text.value):
             raise InputError(
-                f"{origin}, line {text.lineno}: this text looks like a path, but a measurement "
-                "may not read files"
+                f"{origin}, line {text.lineno}: this string looks like a path, but a measurement "
+                "must not read files"
             )
     try:
         return Contract.model_validate_json(_json(ast.literal_eval(given)))

@@ -95,7 +95,7 @@ def promote(run_dir: Path, function: str, into: Path) -> Path:
     """
     if not _NAME.fullmatch(function):
         raise InputError(
-            f'"{function}" is not a valid function name; use lower-case letters, digits, _'
+            f'"{function}" is not a valid function name; use lowercase letters, digits and _'
         )
     program = _program(run_dir, function)
     text = program.read_text(encoding="utf-8")
@@ -156,7 +156,8 @@ def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
         if argument.annotation is None or not _plain(argument.annotation):
             raise InputError(
                 f'{name}: parameter "{argument.arg}" needs a plain type (int, float, str, bool, '
-                "or a list, dict or tuple of these), because tool arguments are JSON"
+                "or a list, dict or tuple of these types), because tool arguments are "
+                "JSON"
             )
     if node.decorator_list:
         raise InputError(f"{name}: a function with decorators cannot be promoted")

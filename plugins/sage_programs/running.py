@@ -219,7 +219,7 @@ def _read_values(path: Path, count: int, name: str) -> list[float | str]:
     except (OSError, ValidationError):
         raise InputError(f"{name}: the program wrote no values") from None
     if len(rows) != count:
-        raise InputError(f"{name}: {len(rows)} values for {count} slides")
+        raise InputError(f"{name}: got {len(rows)} values for {count} slides")
     return [WHY[row.why or "none"] if row.value is None else row.value for row in rows]
 
 

@@ -151,7 +151,7 @@ class RayWorkers(Workers):
         """
         require_extra("ray", "a cluster of workers")
         if address and address.startswith("ray://") and find_spec("grpc") is None:
-            raise InputError(f"the client of {address} requires grpc: {install('ray')}")
+            raise InputError(f"connecting to {address} requires grpc: {install('ray')}")
         super().__init__(recipe or Recipe(), max_attempts, grace)
         import ray
 
@@ -227,7 +227,8 @@ class RayWorkers(Workers):
             raise self._gone
         if job.device.startswith("cuda:") and job.resources.gpu != "none":
             raise InputError(
-                f"{job.tool}: device {job.device}: the cluster assigns the GPU; use cuda"
+                f"{job.tool}: device {job.device} cannot be set: the cluster assigns the GPU; use "
+                "cuda"
             )
         if words := self._refusal(job):
             raise InputError(words)

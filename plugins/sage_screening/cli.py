@@ -75,7 +75,7 @@ def screen(
             f"{row['upper']:.2f})  p {row['p']:.2g}  q {row['q']:.2g}"
         )
     console.print(
-        "ranked by the larger of the p-values of Wald's test (shown) and the score test",
+        "ranked by the larger of the p-values from the Wald test (shown) and the score test",
         style="dim",
     )
     if out is not None:

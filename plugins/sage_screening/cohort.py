@@ -139,8 +139,8 @@ def screen_cohort(
     rows = given.keep.to_numpy()
     if not given.names or rows.sum() < 10:
         raise InputError(
-            f'cohort "{cohort.id}": {int(rows.sum())} patients and {len(given.names)} features to'
-            " screen"
+            f'cohort "{cohort.id}": too few patients ({int(rows.sum())}) or features'
+            f" ({len(given.names)}) to screen"
         )
     times = table.loc[given.keep, f"{endpoint}.time"].to_numpy(dtype=float)
     events = (table.loc[given.keep, f"{endpoint}.event"] == 1).to_numpy()
@@ -151,7 +151,7 @@ def screen_cohort(
     leaks = tuple(np.asarray(given.names)[apart & given.detectable].tolist())
     picked = given.detectable & ~apart
     if not picked.any():
-        raise InputError(f'cohort "{cohort.id}": no feature left to screen')
+        raise InputError(f'cohort "{cohort.id}": no features left to screen')
     features = features if picked.all() else features[:, picked]
     names = [name for name, item in zip(given.names, picked, strict=True) if item]
     if ledger is not None:
@@ -187,14 +187,14 @@ def _require_survival(cohort: Cohort, endpoint: str) -> None:
     if spec is None or spec.kind != "survival":
         has = [name for name, spec in cohort.spec.endpoints.items() if spec.kind == "survival"]
         raise InputError(
-            f'endpoint "{endpoint}" is not a survival endpoint of "{cohort.id}". Survival '
+            f'endpoint "{endpoint}" is not a survival endpoint in "{cohort.id}"; survival '
             f"endpoints: {', '.join(has) or 'none'}"
         )
 
     if "entry" in cohort.outcome(endpoint):
         raise InputError(
-            f'endpoint "{endpoint}" has delayed entry, for which the screen has no form: validate '
-            "single claims, which have one"
+            f'endpoint "{endpoint}" has delayed entry, which the screen does not support; validate '
+            "single claims instead"
         )
 
 

@@ -42,7 +42,7 @@ def volcano(
     """
     ok = result.ok
     if not ok.any():
-        raise InputError("volcano: no feature of this screen has an estimate")
+        raise InputError("volcano: no feature in this screen has an estimate")
     hr, p, q = result.hr[ok], np.maximum(result.p[ok], 1e-300), result.q[ok]
     names = [n for n, good in zip(result.names, ok, strict=True) if good]
     y = -np.log10(p)

@@ -84,7 +84,7 @@ def macenko(density: AnyArray, *, beta: float = 0.15, alpha: float = 1.0) -> Sta
     pixels = pixels[np.linalg.norm(pixels, axis=1) > beta * np.sqrt(3)]
     if len(pixels) < 200:
         raise InputError(
-            f"only {len(pixels)} stained pixels; at least 200 are needed to estimate the stain "
+            f"only {len(pixels)} stained pixels; at least 200 are required to estimate the stain "
             "vectors"
         )
     values, axes = np.linalg.eigh(np.cov(pixels.T))

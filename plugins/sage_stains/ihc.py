@@ -94,7 +94,9 @@ def ihc(given: IhcInput, context: ToolContext) -> IhcResult:
     from sage_stains.positivity import h_score
 
     if not given.weak < given.moderate < given.strong:
-        raise InputError("weak, moderate and strong must increase, e.g. 0.2, 0.4, 0.6")
+        raise InputError(
+            "weak, moderate and strong must be in increasing order, e.g. 0.2, 0.4, 0.6"
+        )
     slide = open_slide(given, context)
     base = slide.need_mpp()
     if base > COARSEST_MPP:

@@ -190,7 +190,7 @@ class Normalizer:
         at = max(1.0, slide.need_mpp())
         samples = sample_tissue(slide, found.mask, view.scale, at)
         if not samples:
-            raise InputError(f"{slide.path}: no tissue found to fit the stain normalization")
+            raise InputError(f"{slide.path}: no tissue found for fitting the stain normalization")
         self.how = how
         pixels = np.concatenate([sample[::2, ::2].reshape(-1, 3) for sample in samples])
         if how == "macenko":
@@ -199,7 +199,7 @@ class Normalizer:
             tissue = pixels[pixels.min(axis=1) < 215]
             if len(tissue) < 200:
                 raise InputError(
-                    f"{slide.path}: too little stained tissue to fit the normalization"
+                    f"{slide.path}: too little stained tissue for fitting the normalization"
                 )
             lab = dyes.to_lab(tissue[None])[0]
             self.mean, self.sd = lab.mean(axis=0), lab.std(axis=0)

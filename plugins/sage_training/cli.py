@@ -44,7 +44,7 @@ def show(kind: Kind, weights: Weights = None, as_json: AsJson = False) -> None:
 @app.command()
 def train(
     kind: Kind,
-    tiles: Annotated[Path, typer.Option(help="Folder of NAME.png and NAME_labels.png.")],
+    tiles: Annotated[Path, typer.Option(help="Folder with NAME.png and NAME_labels.png.")],
     out: Annotated[Path, typer.Option(help="Path of the safetensors file to write.")],
     mpp: Mpp = None,
     steps: Annotated[
@@ -84,7 +84,7 @@ def train(
 @app.command()
 def score(
     kind: Kind,
-    tiles: Annotated[Path, typer.Argument(help="Folder of NAME.png and NAME_labels.png.")],
+    tiles: Annotated[Path, typer.Argument(help="Folder with NAME.png and NAME_labels.png.")],
     mpp: Mpp = None,
     weights: Weights = None,
     as_json: AsJson = False,

@@ -96,7 +96,7 @@ def _occurs(quote: str, text: str) -> bool:
 
 
 def _refuse(_: View, __: Resources) -> Passages | BoardAnswer:
-    raise InputError("the tumor board needs a language model")
+    raise InputError("the tumor board requires a language model")
 
 
 BOARD = Agent(

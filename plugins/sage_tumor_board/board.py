@@ -212,7 +212,7 @@ class Board:
             raise InputError("no drug descriptions are available; provide a CSV with --drugs")
         found = self.desk.drug(given.name)
         if found is None:
-            raise InputError(f"no description of {one_line(given.name)}")
+            raise InputError(f"no description found for {one_line(given.name)}")
         return {"drug": one_line(given.name), "description": found}
 
     def tools(self) -> tuple[Tool[Any], ...]:

@@ -14,8 +14,8 @@ from sage_tumor_board.agent import Passage
 
 app = typer.Typer(no_args_is_help=True, help="Answer questions from a patient's dated files.")
 CAUTION = (
-    "These are quotes from the files, not advice. The command was not validated on patients; "
-    "clinicians read the files and decide."
+    "These are quotes from the files, not advice. The command has not been validated on "
+    "patients; clinicians must read the files and decide."
 )
 
 
@@ -55,16 +55,16 @@ def ask(
         typer.Option(min=0, max=130, help="Age in years on that day, for timelines by age."),
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="Folder of a CLIP-type pathology model, for the H&E tool.")
+        Path | None, typer.Option(help="Folder of a CLIP-style pathology model, for the H&E tool.")
     ] = None,
-    mpp: Annotated[float | None, typer.Option(min=0.01, help="µm per pixel of the images.")] = None,
+    mpp: Annotated[float | None, typer.Option(min=0.01, help="µm per pixel in the images.")] = None,
     drugs: Annotated[
         Path | None, typer.Option(help="CSV with name and description, for the drug tool.")
     ] = None,
     pubmed: Annotated[
         bool, typer.Option("--pubmed", help="Offer PubMed; queries leave the machine.")
     ] = False,
-    budget_usd: Annotated[float | None, typer.Option(min=0, help="Limit on the cost.")] = None,
+    budget_usd: Annotated[float | None, typer.Option(min=0, help="Cost limit.")] = None,
     out: Annotated[
         Path, typer.Option(help="Folder for the answer and the conversation with the model.")
     ] = Path("board"),
@@ -114,7 +114,7 @@ def ask(
     try:
         passages = find_passages(board, reasoner, day.isoformat()).output.passages
     except (UnusableError, BoundError) as error:
-        raise FaultError(f"the model returned no answer whose passages occur in the files: {error}"
+        raise FaultError(f"the passages cited by the model do not occur in the files: {error}"
                          ) from None  # fmt: skip
     answer = Answer(
         patient=patient.resolve().name, question=asked, as_of=day,

@@ -72,7 +72,7 @@ def _zero_shot(weights: Path, mpp: float | None) -> Callable[[Path, Sequence[str
     own = weights.resolve()
     if not own.is_dir():
         raise InputError(
-            f"--weights {weights}: folder not found; give the folder of a CLIP-type model"
+            f"--weights {weights}: folder not found; give the folder of a CLIP-style model"
         )
 
     def score(image: Path, options: Sequence[str]) -> list[float]:
@@ -102,7 +102,7 @@ def _percent_positive(mpp: float | None) -> Callable[[Path], float]:
             given = IhcInput(slide=str(slide), mpp=mpp)
             found = ihc(given, ToolContext(Roots.resolve([slide.parent], folder)))
         if found.percent_positive is None:
-            raise InputError(f"{image.name}: no nucleus found")
+            raise InputError(f"{image.name}: no nuclei found")
         return found.percent_positive
 
     return percent
@@ -116,7 +116,7 @@ def _pubmed(settings: Settings) -> Callable[[str], list[Paper]]:
     from sage.run.wiring import make_embedder
 
     if not settings.contact_email:
-        raise InputError("--pubmed needs contact_email in sage.toml: the service requires it")
+        raise InputError("--pubmed requires contact_email in sage.toml")
     source = PubMed(settings.services, settings.contact_email)
     embed = make_embedder(settings).embed
     literature = Literature([source], settings.cache_dir.expanduser() / "literature")

@@ -53,7 +53,9 @@ def read_patient(folder: Path, question: str, as_of: date, age: float | None = N
         files.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: folder not found; give the folder with one patient's files")
+        raise InputError(
+            f"{folder}: folder not found; give the folder that contains one patient's files"
+        )
     if not question.strip():
         raise InputError("--question is empty")
     root = folder.resolve()
@@ -84,7 +86,7 @@ def read_patient(folder: Path, question: str, as_of: date, age: float | None = N
     if not files:
         reasons = "; ".join(f"{name}: {why}" for name, why in list(unread.items())[:5])
         raise InputError(
-            f"{folder}: no readable file dated by {as_of}; expected text"
+            f"{folder}: no readable files dated on or before {as_of}; expected text"
             f" ({', '.join(sorted(TEXTS))}) or images."
             f" {reasons or f'Files dated later: {len(later)}'}"
         )
@@ -105,7 +107,7 @@ def _walk(folder: Path, root: Path) -> Iterator[tuple[Path, str]]:
     for at, folders, names in os.walk(root, followlinks=False, onerror=_refuse_unreadable):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if len(Path(at).relative_to(root).parts) > DEEPEST:
-            raise InputError(f"{folder}: folders nested more than {DEEPEST} deep")
+            raise InputError(f"{folder}: folders are nested more than {DEEPEST} deep")
         links = [name for name in folders if (Path(at) / name).is_symlink()]
         for name in sorted(links + [name for name in names if not name.startswith(".")]):
             path = Path(at) / name
@@ -123,7 +125,7 @@ def _walk(folder: Path, root: Path) -> Iterator[tuple[Path, str]]:
             count += 1
             if count > MOST_FILES:
                 raise InputError(
-                    f"{folder}: more than {MOST_FILES} files; give the folder of one patient"
+                    f"{folder}: more than {MOST_FILES} files; give the folder for one patient"
                 )
             yield path, shown
 

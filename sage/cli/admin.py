@@ -82,8 +82,8 @@ def replay(
         missing = ", ".join(turns.untraced)
         left = f"; outputs without recorded turns: {missing}" if missing else ""
         print_line(
-            f"{turns.turns} turns lead to {turns.answered} answers as recorded;"
-            f" {turns.human} decisions at checkpoints{left}"
+            f"{turns.turns} turns reproduce {turns.answered} recorded answers;"
+            f" {turns.human} human decisions at checkpoints{left}"
         )
 
 

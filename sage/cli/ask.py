@@ -28,7 +28,9 @@ Populations = Annotated[
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(help="Drop a part of the question, given by its words; the report notes it."),
+    typer.Option(
+        help="Drop a part of the question, identified by its wording; the report notes it."
+    ),
 ]
 
 
@@ -77,7 +79,7 @@ def ask_to_agree(*, yes: bool, quiet: bool) -> Callable[[Question], None]:
             return
         mismatches = " ".join(question.setting.mismatches)
         remedy = (
-            "Give a cohort with --cohort, build a graph of its literature (`sage kg build`, then "
+            "Set a cohort with --cohort, build a graph from its literature (`sage kg build`, then "
             "--kg), or continue anyway with --yes."
         )
         if not sys.stdin.isatty():
@@ -90,8 +92,9 @@ def ask_to_agree(*, yes: bool, quiet: bool) -> Callable[[Question], None]:
         answer = sys.stdin.readline().strip().lower()
         if answer not in ("y", "yes") and (answer or mismatches):
             raise InputError(
-                "stopped at the question; correct it with `sage ask … --json > question.json`"
-                " (--exposure, --endpoint, --drop …), then `sage run --spec question.json`"
+                "stopped before running the question; correct it with `sage ask … --json > "
+                "question.json` (--exposure, --endpoint, --drop …), then `sage run "
+                "--spec question.json`"
             )
 
     return agree

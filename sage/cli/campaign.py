@@ -44,7 +44,7 @@ def campaign(
     confirm: str | None = typer.Option(
         None,
         metavar="SHARE|COHORT",
-        help="Confirm claims in this share of the patients, or in a second cohort; default: 0.5.",
+        help="Confirm claims in this share of patients, or in a second cohort; default: 0.5.",
     ),
     rounds: int = typer.Option(6, min=1, max=200, help="Maximum number of rounds."),
     least_bits: float | None = typer.Option(

@@ -180,7 +180,7 @@ def _gpu() -> Check:
         return Check("GPU", "missing", "none; tools run on the CPU")
     if importlib.util.find_spec("torch") is None:
         return Check(
-            "GPU", "missing", "a GPU, but PyTorch is not installed: install the extra models"
+            "GPU", "missing", "a GPU, but PyTorch is not installed; install the models extra"
         )
     import torch
 

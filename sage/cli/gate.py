@@ -35,7 +35,8 @@ GatedCohort = Annotated[
     str,
     typer.Argument(
         metavar="COHORT",
-        help="Patients used for exploration: a cohort folder or name, or - for all that have maps.",
+        help="Patients used for exploration: a cohort folder or name, or - for all patients with "
+        "maps.",
     ),
 ]
 MapsFolder = Annotated[
@@ -51,20 +52,19 @@ Shifted = Annotated[
     ),
 ]
 GateFolder = Annotated[Path, typer.Option("--out", help="Folder for the report.")]
-GateSeed = Annotated[int, typer.Option("--seed", help="Seed of the perturbations.")]
+GateSeed = Annotated[int, typer.Option("--seed", help="Random seed for the perturbations.")]
 
 
 def gate(
     cohort: GatedCohort,
     maps: MapsFolder,
     define: Annotated[
-        Path | None, typer.Option(help="File of measurements, one formula per line.")
+        Path | None, typer.Option(help="File with measurements, one formula per line.")
     ] = None,
     suite: Annotated[
         str | None,
         typer.Option(
-            help="Suite, standard or full: measurements defined by rule from the "
-            "contents of the maps."
+            help="Suite of measurements generated from the map contents: standard or full."
         ),
     ] = None,
     shifted: Shifted = None,
@@ -159,7 +159,7 @@ def _measurements(define: Path | None, suite: str | None, slides: MapsOnDisk) ->
     if define is not None:
         return read_definitions(define)
     if suite not in ("standard", "full"):
-        raise InputError(f"--suite {suite}: choose standard or full")
+        raise InputError(f"--suite must be standard or full, got {suite}")
     return suite_of(slides.held, "full" if suite == "full" else "standard")
 
 
@@ -169,7 +169,7 @@ def _parse_shift(word: str) -> tuple[str, Path]:
     name, equals, folder = word.partition("=")
     if not equals or name not in SHIFTS:
         raise InputError(
-            f"--shifted {word}: expected NAME=DIR, with NAME one of {', '.join(SHIFTS)}"
+            f"--shifted {word}: expected NAME=DIR, where NAME is one of {', '.join(SHIFTS)}"
         )
     return name, Path(folder)
 

@@ -38,16 +38,18 @@ def build_graph(
     broad: Annotated[
         bool,
         typer.Option(
-            help="With rules, also keep pairs that are likely related although "
-            "the text does not say how."
+            help="With the rules extractor, also keep pairs that are likely related even if "
+            "the text does not state how."
         ),
     ] = False,
     as_of: AsOf = None,
     fusion: Annotated[
         Literal["guarded", "paper"],
-        typer.Option(help="Method of merging names; `paper` uses only the cosine."),
+        typer.Option(help="Method for merging names; `paper` uses only cosine similarity."),
     ] = "guarded",
-    tau: Annotated[float | None, typer.Option(help="Cosine above which names are merged.")] = None,
+    tau: Annotated[
+        float | None, typer.Option(help="Cosine similarity above which names are merged.")
+    ] = None,
     embedder: Annotated[
         str | None,
         typer.Option(help="Embedding model: `default`, `none`, or a sentence-transformers model."),
@@ -212,7 +214,7 @@ def _ask(estimate: Estimate) -> None:
         f"{estimate.completion_tokens:,} reply tokens ({price})"
     )
     if not typer.confirm("Continue?", err=True):
-        raise InputError("stopped before any paid call; use --yes to skip this confirmation")
+        raise InputError("stopped before any paid calls; use --yes to skip this confirmation")
 
 
 def _print_report(report: BuildReport) -> None:

@@ -26,17 +26,17 @@ def list_paths(
     concepts: Annotated[list[str], typer.Argument(help="Two node names, or a question in quotes.")],
     graph: GraphPath,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of paths; default: the settings'.")
+        int | None, typer.Option(min=1, help="Maximum number of paths; default: from the settings.")
     ] = None,
     max_hops: Annotated[
         int | None,
-        typer.Option(min=1, max=8, help="Maximum length of a path; default: the settings'."),
+        typer.Option(min=1, max=8, help="Maximum length of a path; default: from the settings."),
     ] = None,
     as_of: AsOf = None,
     domain: Annotated[
         str | None, typer.Option(help="Disease or field against which relevance is measured.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed for the order of ties.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for ordering ties.")] = 0,
     rank: Annotated[
         Literal["mechanism", "paper"],
         typer.Option(help="Rank by mechanistic strength, or by the composite of the SAGE paper."),
@@ -57,7 +57,7 @@ def list_paths(
     from sage.settings import load
 
     if len(concepts) > 2:
-        raise InputError(f"{len(concepts)} concepts were given; give two, or a question in quotes")
+        raise InputError(f"got {len(concepts)} concepts; give two, or a question in quotes")
     settings = load()
     asked = {"k": limit, "max_hops": max_hops, "seed": seed, "rank": rank}
     options = settings.path_options(**{name: x for name, x in asked.items() if x is not None})
@@ -229,12 +229,12 @@ def summarize_communities(
         int, typer.Option(min=1, help="Maximum number of communities, largest first.")
     ] = 10,
     resolution: Annotated[
-        float, typer.Option(help="Values above 1 give more and smaller communities.")
+        float, typer.Option(help="Values above 1 produce more and smaller communities.")
     ] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the method's random choices.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed for the method.")] = 0,
     reasoner: Annotated[
         Literal["rules", "chat"],
-        typer.Option(help="Writer of the summaries; `rules` needs no model."),
+        typer.Option(help="Method for writing the summaries; `rules` needs no model."),
     ] = "rules",
     max_cost: MaxCost = None,
     as_json: AsJson = False,
@@ -300,7 +300,7 @@ def _print_community(community: Community, summary: Summary) -> None:
         cited = ", ".join(map(str, sentence.cites))
         out.print(f"   {sentence.text} \\[{cited}]", highlight=False)
     if not summary.sentences:
-        out.print("   no statement inside this community", style="dim")
+        out.print("   no statements within this community", style="dim")
     for reason, count in summary.dropped.items():
         out.print(f"   {count} of the model's sentences removed: {reason}", style="yellow")
     if summary.note:

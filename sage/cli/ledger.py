@@ -36,7 +36,7 @@ def _open_ledger(*, new: bool = False) -> Store:
     place = load().ledger.place
     if not new and "://" not in place and not Path(place).expanduser().exists():
         raise InputError(
-            f"no ledger at {place}: either no contract was registered yet, or SAGE_LEDGER or "
+            f"no ledger at {place}: either no contract has been registered yet, or SAGE_LEDGER or "
             "[ledger] in sage.toml points elsewhere"
         )
     return open_store(place)
@@ -119,7 +119,7 @@ def show(
     out.print(table)
     if cohort is None:
         out.print(
-            "p-values are adjusted over the claims on the same patients: give --cohort", style="dim"
+            "p-values are adjusted over the claims on the same patients; set --cohort", style="dim"
         )
 
 
@@ -128,7 +128,7 @@ def verify(
     folders: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="FOLDER...", help="Folders of results or runs to compare with the ledger."
+            metavar="FOLDER...", help="Result or run folders to compare with the ledger."
         ),
     ] = None,
     as_json: AsJson = False,

@@ -48,9 +48,9 @@ def serve(
         str | None,
         typer.Option(
             envvar="SAGE_MCP_TOKEN",
-            help="HTTP: bearer token, 16 characters or more. Prefer the variable or "
-            "--token-file, since others can see command lines. Default: a new token, printed at "
-            "startup",
+            help="HTTP: bearer token, 16 characters or more. Prefer the environment variable or "
+            "--token-file, because others can see command lines. Default: a new "
+            "token, printed at startup",
         ),
     ] = None,
     token_file: TokenFile = None,
@@ -69,20 +69,18 @@ def serve(
     ] = 45.0,
     keep_days: Annotated[
         float | None,
-        typer.Option(
-            min=0.0, help="Remove outputs of calls after this many days; default: keep all"
-        ),
+        typer.Option(min=0.0, help="Remove call outputs after this many days; default: keep all"),
     ] = None,
     keep_mb: Annotated[
         float | None,
-        typer.Option(min=0.0, help="Remove the oldest outputs of calls beyond this many megabytes"),
+        typer.Option(min=0.0, help="Remove the oldest call outputs beyond this many megabytes"),
     ] = None,
     full: Annotated[
         bool,
         typer.Option(
             "--full",
-            help="List every tool with its schemas, not only three that find, describe and call "
-            "the others",
+            help="List every tool with its schemas, instead of three tools that find, describe and "
+            "call the others",
         ),
     ] = False,
 ) -> None:
@@ -113,7 +111,7 @@ def serve(
     console = Console(stderr=True)
     people = trust_header or trust_proxy or roles
     if trust_header and transport != "http":
-        raise InputError("--trust-header requires --transport http: on stdio there is no proxy")
+        raise InputError("--trust-header requires --transport http; stdio has no proxy")
     callers: AbstractContextManager[Any] = nullcontext()
     if people:
         hooks = require_hooks("--trust-header")

@@ -43,7 +43,7 @@ def measure(
     ],
     slides: Annotated[
         Path | None,
-        typer.Option(help="Folder of slides, or a single slide, from which maps are made."),
+        typer.Option(help="Slide folder, or a single slide, to compute maps from."),
     ] = None,
     maps: Annotated[
         Path | None, typer.Option(help="Folder of existing maps (`sage exchange maps import`).")
@@ -51,7 +51,7 @@ def measure(
     define: Annotated[Path | None, typer.Option(help="File with one formula per line.")] = None,
     suite: Annotated[
         SuiteName | None,
-        typer.Option(help="Measurements defined by rule from the contents of the maps."),
+        typer.Option(help="Suite of measurements generated from the map contents."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for states, maps and tables.")] = Path(
         "measured"
@@ -137,7 +137,7 @@ def measure_cohort(
     source = slides if slides is not None else maps
     assert source is not None
     if not source.exists():
-        raise InputError(f'"{source}" does not exist')
+        raise InputError(f'"{source}" not found')
     folder = source.resolve() if source.is_dir() else source.resolve().parent
     items, broken = _items(slides, maps, pattern, held)
     _check_patients(items, held)
@@ -203,8 +203,8 @@ def _check_patients(items: list[Item], held: Any) -> None:
         of_cohort = [item for item in items if item.patient in known]
     if not of_cohort:
         raise InputError(
-            f'no slide belongs to a patient of "{held.id}": the first appears to be of '
-            f'"{items[0].patient}". List the files in [slides] of cohort.toml (table and '
+            f'no slides belong to a patient in "{held.id}": the first appears to belong to '
+            f'"{items[0].patient}". List the files in [slides] in cohort.toml (table and '
             "file_column), or rename them so that they start with the patient and a dot"
         )
 
@@ -250,10 +250,10 @@ def report_measured(
         return
     done = found.slides - len(found.failures)
     console.print(
-        f"{count_noun(found.measurements, 'measurement')} of"
+        f"{count_noun(found.measurements, 'measurement')} for"
         f" {count_noun(found.patients, 'patient')} on {done} of"
         f" {count_noun(found.slides, 'slide')},"
-        f" {found.resumed} from before; {found.valid} of"
+        f" {found.resumed} reused; {found.valid} of"
         f" {found.measurements * found.patients} values are valid"
     )
     console.print(f"{found.table}  (--features, or the lines of {found.declaration.name})")
@@ -262,7 +262,7 @@ def report_measured(
         console.print(f"{path}")
     if conflicts:
         console.print(
-            f"{len(conflicts)} slides state another pixel size; their values are not valid:"
+            f"{len(conflicts)} slides specify a different pixel size; their values are not valid:"
         )
     for name, note in list(conflicts.items())[:20]:
         print_line(f"  {name}: {note}")

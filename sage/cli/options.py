@@ -40,13 +40,14 @@ ReasonerName = Annotated[
 ]
 AutoApprove = Annotated[
     bool | None,
-    typer.Option("--auto-approve", help="Pass the review without a person; the report notes it."),
+    typer.Option("--auto-approve", help="Skip the review by a person; the report notes it."),
 ]
 Agreed = Annotated[
     bool,
     typer.Option(
         "--yes",
-        help="Accept how the question is read, even if diseases differ or parts are lost.",
+        help="Accept how the question is interpreted, even if diseases differ or parts "
+        "are missing.",
     ),
 ]
 CohortArgument = Annotated[
@@ -57,16 +58,16 @@ CohortRoot = Annotated[
     Path | None,
     typer.Option(
         "--cohort-root",
-        help="Folder of the cohort's data files, if not in the folder of cohort.toml.",
+        help="Folder with the cohort's data files, if not the folder that contains cohort.toml.",
     ),
 ]
 Features = Annotated[
     list[Path] | None,
-    typer.Option("--features", help="Table of variables computed on the slides; repeatable."),
+    typer.Option("--features", help="Table of variables computed from the slides; repeatable."),
 ]
 Pattern = Annotated[
     str | None,
-    typer.Option("--pattern", help='Pattern of files in the folder of slides, e.g. "*.svs".'),
+    typer.Option("--pattern", help='File name pattern in the slide folder, e.g. "*.svs".'),
 ]
 Mpp = Annotated[float | None, typer.Option("--mpp", help="Pixel size in µm.", min=0.01)]
 Settings = Annotated[
@@ -83,12 +84,12 @@ Memory = Annotated[
     int | None, typer.Option("--memory", help="Memory for all workers, in MiB.", min=64)
 ]
 Cache = Annotated[
-    Path | None, typer.Option("--cache", help="Folder of cached results; default: in OUT.")
+    Path | None, typer.Option("--cache", help="Folder for cached results; default: in OUT.")
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Recompute cached results.")]
 ToolFolders = Annotated[
     list[Path] | None,
-    typer.Option("--tools", help="Folder of your own tools, whose code is executed; repeatable."),
+    typer.Option("--tools", help="Folder with your own tools, whose code is executed; repeatable."),
 ]
 AllowedHost = Annotated[
     list[str] | None,
@@ -121,5 +122,5 @@ TlsCert = Annotated[
     Path | None, typer.Option(help="Certificate chain (PEM), to serve over TLS. HTTP only.")
 ]
 TlsKey = Annotated[
-    Path | None, typer.Option(help="Key of the certificate (PEM), without passphrase.")
+    Path | None, typer.Option(help="Private key for the certificate (PEM), without a passphrase.")
 ]

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from sage.run.state import Decision
 
 NOBODY = (
-    "there is no terminal for questions: decide with --approve, --reject REASON, --edit FILE or "
-    "--another WISH, or provide the answers line by line on standard input"
+    "no terminal is available for questions; decide with --approve, --reject REASON, --edit "
+    "FILE or --another WISH, or provide the answers line by line on standard input"
 )
 
 

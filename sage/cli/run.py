@@ -43,7 +43,7 @@ def run(
     confirm: str | None = typer.Option(
         None,
         metavar="SHARE|COHORT",
-        help="Confirm claims in this share of the patients (0.2 to 0.8), or in a second cohort.",
+        help="Confirm claims in this share of patients (0.2 to 0.8), or in a second cohort.",
     ),
     hypotheses: Hypotheses = None,
     seed: Seed = None,
@@ -55,7 +55,7 @@ def run(
     queue: bool = typer.Option(
         False,
         "--queue",
-        help="Check the question now, then leave the run to a worker.",
+        help="Check the question now, then queue the run for a worker.",
     ),
     estimate: bool = typer.Option(
         False, "--estimate", help="Print calls, tokens and cost per agent without running."
@@ -184,7 +184,7 @@ def resume(
         False, "--retry", help="Escalated analysis: run the code in the run folder."
     ),
     abandon: bool = typer.Option(
-        False, "--abandon", help="Escalated analysis: give it up and report this."
+        False, "--abandon", help="Escalated analysis: abandon it and note this in the report."
     ),
     budget_usd: float | None = typer.Option(
         None, min=0, help="New maximum cost of the model, in USD."
@@ -222,7 +222,7 @@ def resume(
             detail = escalation_detail(services.folder, pause.waiting)
             raise InputError(
                 f"an analysis was escalated to you. {detail} Then run `sage resume --retry "
-                f"{services.folder.id}`, or give up the analysis with --abandon"
+                f"{services.folder.id}`, or give up on the analysis with --abandon"
             )
         services.folder.record.accept_mended()
         answer = escalation_answer(pause, "retry" if retry else "abandon")
@@ -247,11 +247,13 @@ def review(
         None,
         metavar="FILE",
         help="JSON file with the changed fields of the hypothesis. The statement is generated "
-        "from them; an edited statement is refused.",
+        "from them; an edited statement is rejected.",
     ),
     yes: bool = typer.Option(False, "--yes", help="Apply an edit without confirmation."),
     another: str | None = typer.Option(
-        None, metavar="WISH", help="Reject it and ask for another, described by your wish."
+        None,
+        metavar="WISH",
+        help="Reject it and request another hypothesis, as described in your wish.",
     ),
     decisions_file: Path | None = typer.Option(
         None,
@@ -366,7 +368,7 @@ def _tell_escalation(services: Services, pause: Pause, *, as_json: bool) -> None
         return
     out.print(
         f"[yellow]Escalated to you.[/] {detail}\nThen: sage resume {services.folder.id} --retry\n"
-        f"or give up the analysis: sage resume {services.folder.id} --abandon"
+        f"or abandon the analysis: sage resume {services.folder.id} --abandon"
     )
 
 

@@ -33,7 +33,7 @@ def build(
         typer.Option("--own-base", help="Build the base image here with debootstrap (as root)."),
     ] = False,
     wheelhouse: Annotated[
-        Path | None, typer.Option(help="Folder of wheels; default: collected by pip.")
+        Path | None, typer.Option(help="Folder with wheels; default: collected by pip.")
     ] = None,
     image: Image = None,
     as_json: AsJson = False,

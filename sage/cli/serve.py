@@ -31,8 +31,8 @@ def serve(
         None,
         min=1,
         max=5,
-        help="Number of different people who must agree on a hypothesis; default: the setting "
-        "reviewers, which also binds commands and tools.",
+        help="Number of different people who must agree on a hypothesis; default: the `reviewers` "
+        "setting, which also applies to commands and tools.",
     ),
     trust_header: TrustHeader = "",
     trust_proxy: TrustProxy = None,

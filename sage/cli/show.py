@@ -150,7 +150,7 @@ def show_run(name: str, *, as_json: bool) -> None:
     for hypothesis in result["hypotheses"]:
         tell_answer(hypothesis)
     if result["stood_in"]:
-        print_line(f"the model failed, rules stood in: {'; '.join(result['stood_in'])}")
+        print_line(f"the model failed; rules were used instead: {'; '.join(result['stood_in'])}")
     if not result["hypotheses"]:  # none is tested yet
         for path in sorted(folder.root.glob("outputs/draft-*.json")):
             draft = Draft.model_validate(read_json(path)).hypothesis

@@ -69,7 +69,7 @@ def print_maps(rows: list[dict[str, Any]], *, as_json: bool) -> None:
 
 @app.command("maps")
 def show_maps(
-    folder: Annotated[Path, typer.Argument(help="Folder with maps of one or more slides.")],
+    folder: Annotated[Path, typer.Argument(help="Folder with maps for one or more slides.")],
     as_json: AsJson = False,
 ) -> None:
     """Show the contents of maps: tissue, cells by type, objects, and regions.

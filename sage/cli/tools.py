@@ -157,7 +157,7 @@ def run(
     readable = [Path.cwd(), *(root or [])]
     if slide is not None:
         if not slide.exists():
-            raise InputError(f'"{slide}" does not exist')
+            raise InputError(f'"{slide}" not found')
         readable.append(slide.resolve().parent)
         arguments[slide_argument(spec)] = str(slide.resolve())
     if slides is not None:

@@ -36,7 +36,7 @@ def parse_settings(spec: ToolSpec, settings: Sequence[str]) -> dict[str, Any]:
         key, value = split_setting(word)
         if key not in properties:
             known = ", ".join(properties) or "nothing"
-            raise InputError(f'{spec.name} has no argument "{key}". Arguments: {known}')
+            raise InputError(f'{spec.name}: unknown argument "{key}"; available arguments: {known}')
         kinds = {
             alternative.get("type")
             for alternative in properties[key].get("anyOf", [properties[key]])
@@ -220,7 +220,7 @@ def print_left_out(left: dict[str, int]) -> None:
 
     if left:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left.items())
-        err.print(f"[yellow]note[/] images that are no slides: {reasons}")
+        err.print(f"[yellow]note[/] images that are not slides: {reasons}")
 
 
 def print_cohort_run(report: CohortReport, left: dict[str, int], *, as_json: bool) -> None:
@@ -248,9 +248,7 @@ def print_cohort_run(report: CohortReport, left: dict[str, int], *, as_json: boo
 
     print_left_out(left)
     done = len(report.outcomes) - len(failures)
-    console.print(
-        f"{done} of {count_noun(len(report.outcomes), 'slide')}, {report.resumed} from before"
-    )
+    console.print(f"{done} of {count_noun(len(report.outcomes), 'slide')}, {report.resumed} reused")
     console.print(f"{report.table}")
     print_line(
         f'for cohort.toml: tables.{report.tool} = {{ file = "{report.table.name}", '

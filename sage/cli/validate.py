@@ -44,9 +44,7 @@ app.add_typer(ledger.app, name="ledger")
 Seed = Annotated[int, typer.Option(help="Seed for permutations, random features and imputation.")]
 Split = Annotated[
     float | None,
-    typer.Option(
-        min=0.2, max=0.8, help="Hold back this share of the patients to confirm a discovery."
-    ),
+    typer.Option(min=0.2, max=0.8, help="Hold back this share of patients to confirm a discovery."),
 ]
 Impute = Annotated[
     bool, typer.Option("--impute", help="Impute missing covariates (default: complete cases).")
@@ -72,7 +70,7 @@ def run(
         str | None, typer.Option(help="Second cohort in which the claim must also be supported.")
     ] = None,
     replicate_root: Annotated[
-        Path | None, typer.Option(help="--cohort-root of the second cohort.")
+        Path | None, typer.Option(help="--cohort-root for the second cohort.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("sage-validation"),
     seed: Seed = 0,
@@ -80,7 +78,7 @@ def run(
     split: Split = None,
     impute: Impute = False,
     figures: Annotated[
-        bool, typer.Option(help="Draw figures, which takes half of the time.")
+        bool, typer.Option(help="Draw figures, which takes about half of the run time.")
     ] = True,
     as_json: AsJson = False,
 ) -> None:
@@ -256,10 +254,10 @@ def amend(
     pairs = [(name, json_or_text(value)) for name, value in map(split_setting, changes or ())]
     wanted: dict[str, Any] = dict(pairs)
     if len(wanted) != len(pairs):
-        raise InputError("--set changes a field twice")
+        raise InputError("--set changes the same field twice")
     if hypothesis is not None:
         if any(name.startswith("hypothesis") for name in wanted):
-            raise InputError("--hypothesis and --set for its fields cannot be combined")
+            raise InputError("--hypothesis cannot be combined with --set for its fields")
         wanted["hypothesis"] = read_hypothesis(hypothesis).model_dump(mode="json")
     parent = FrozenContract.load(contract)
     with working(f"reading {cohort}"):
@@ -285,7 +283,8 @@ def _show(frozen: FrozenContract, save: Path | None, as_json: bool) -> None:
     if save is not None:
         if save.is_dir():
             raise InputError(
-                f"--out {save} is a folder: give a file in it, such as {save / 'contract.json'}"
+                f"--out {save} is a folder; give a file name inside it, such as "
+                f"{save / 'contract.json'}"
             )
         save.parent.mkdir(parents=True, exist_ok=True)
         frozen.save(save)
@@ -314,7 +313,9 @@ def adjust(
     ] = None,
     covariates: Annotated[
         list[str] | None,
-        typer.Option("--covariate", help="Covariate whose adjustment is to be judged; repeatable."),
+        typer.Option(
+            "--covariate", help="Covariate whose adjustment is to be assessed; repeatable."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -366,7 +367,7 @@ def schema(
         "cohort": CohortSpec,
     }
     if what not in models:
-        raise InputError(f'schema "{what}" is not known; available: {", ".join(models)}')
+        raise InputError(f'unknown schema "{what}"; available: {", ".join(models)}')
     print_json(models[what].model_json_schema())
 
 

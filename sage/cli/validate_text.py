@@ -64,7 +64,7 @@ def print_verdict(frozen: FrozenContract, found: Results, folder: Path) -> None:
             when = found.numbers[f"{key}.horizon"].text
             where = "corrected for optimism"
             if test.part in APPLIED:
-                where = "the first model, nothing fitted here"
+                where = "the first model, with nothing refitted here"
                 low, high = (found.numbers[f"{key}.slope_{end}"].text for end in ("lower", "upper"))
                 slope += f" (95% CI {low} to {high})"
             line = f"    {key} ({test.endpoint}): slope {slope} by {when} months"
@@ -81,8 +81,8 @@ def _describe_proposed(frozen: FrozenContract) -> list[str]:
         return []
     labels = {use.key: use.label for use in plan.variables}
     return [
-        f"covariates proposed, as the hypothesis names none: "
-        f"{', '.join(labels[key] for key in plan.covariates)} (for none, say why in "
+        f"proposed covariates, because the hypothesis lists none: "
+        f"{', '.join(labels[key] for key in plan.covariates)} (for none, state why in "
         "`unadjusted_because`)"
     ]
 
@@ -106,7 +106,7 @@ def _describe_shape(found: Results, test: str) -> str:
     )
     if bent is not None and bent.value is not None:
         words += (
-            f"; the p asks about a curve of any shape, the ratio is that of a straight line; "
+            f"; the p-value tests a curve of any shape, but the ratio is for a straight line; "
             f"departure from the line: {p_is(bent.value)}"
         )
     if cut is not None:
@@ -134,9 +134,9 @@ def contract_lines(frozen: FrozenContract) -> list[str]:
     ]
     if plan.hypothesis.landmark is not None:
         months = f"{plan.hypothesis.landmark:g} months"
-        lines.append(f"Landmark: those at risk at {months}, followed from there on")
+        lines.append(f"Landmark: patients at risk at {months}, followed from then on")
     elif plan.hypothesis.time_dependent:
-        lines.append("Time-dependent: exposed from the time it happened")
+        lines.append("Time-dependent: exposed from the time of the change")
     if plan.power.required_events is not None:
-        lines.append(f"Events to see it with 80% power: {plan.power.required_events}")
+        lines.append(f"Events required for 80% power: {plan.power.required_events}")
     return [*lines, *(f"Note: {note}" for note in plan.notes)]

@@ -59,8 +59,8 @@ def _check_address(value: str) -> str:
         raise ValueError("the address must start with https:// or http://")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ValueError(
-            "the address must not contain a user, password, query or fragment; a key is a setting "
-            "of its own, such as SAGE_API_KEY"
+            "the address must not contain a user, password, query or fragment; set a key "
+            "separately, such as with SAGE_API_KEY"
         )
     return value.rstrip("/")
 

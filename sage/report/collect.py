@@ -241,7 +241,7 @@ def _read_file(path: Path, read: Callable[[Any], R]) -> R:
         raise InputError(f"{path} is missing. Restore it from a backup") from None
     except (ValidationError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
-            f"{path} is damaged: it does not hold what a run writes there"
+            f"{path} is damaged: its contents differ from what a run writes"
             f" ({type(error).__name__}). Restore it from a backup"
         ) from None
 

@@ -68,7 +68,7 @@ class Facts:
             return str(self.values[key]["text"])
         except KeyError:
             raise ReportError(
-                f'the report quotes "{key}", which results.json does not hold'
+                f'the report refers to "{key}", which is not in results.json'
             ) from None
 
     def fill(self, text: str, prefix: str) -> str:
@@ -140,7 +140,8 @@ class Pen:
         """
         if citation.key not in self.sources:
             raise ReportError(
-                f'the report cites "{citation.title[:80]}", which no source record of the run holds'
+                f'the report cites "{citation.title[:80]}", which is in none of the run\'s source '
+                "records"
             )
         number = self.cited.setdefault(citation.key, len(self.cited) + 1)
         return verbatim(f"[{number}]")

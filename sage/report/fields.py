@@ -101,7 +101,7 @@ def field_of(
         else {}
     )
     if measurement is None or side not in found:
-        raise InputError("the maps that this picture was drawn from are not here any more")
+        raise InputError("the maps used to draw this picture are no longer available")
     return found[side], densest_field(measurement, found[side])
 
 

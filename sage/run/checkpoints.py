@@ -74,22 +74,24 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
         try:
             connection.execute("PRAGMA synchronous=FULL")
             if emptied or connection.execute("PRAGMA quick_check").fetchone() != ("ok",):
-                raise sqlite3.DatabaseError("it does not contain what was written")
+                raise sqlite3.DatabaseError("the contents differ from what was written")
             _rename_thread(connection, services.manifest)
             yield SqliteSaver(connection, serde=serializer())
         except sqlite3.DatabaseError as error:
             if "full" in str(error):
                 raise FaultError(
-                    f"no space left on the disk ({path}); free some space, then `sage resume RUN`"
+                    f"no space left on the disk ({path}); free some space, then run `sage resume "
+                    "RUN`"
                 ) from None
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in UNUSABLE:
                 raise FaultError(
-                    f"{path} cannot be used now ({error}): nothing in it is damaged. End the "
-                    "process that has it open or make it writable, then `sage resume RUN`"
+                    f"{path} cannot be used now ({error}), but is not damaged. End the "
+                    "process that has it open, or make it writable, then run `sage "
+                    "resume RUN`"
                 ) from None
             raise InputError(
-                f"{path} is damaged ({error}). Restore it from a backup; or remove it, and `sage "
-                "resume` starts the run again, with the model's replies kept"
+                f"{path} is damaged ({error}). Restore it from a backup, or remove it; `sage "
+                "resume` then starts the run again and keeps the model's replies"
             ) from None
         finally:
             connection.close()
@@ -100,7 +102,7 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
         thread: Any = {"configurable": {"thread_id": services.manifest.thread}}
         if own.exists() and saver.get_tuple(thread) is None:  # else it would begin anew
             raise InputError(
-                f"the run's checkpoints are in {own}, not in the database: continue with "
+                f"the run's checkpoints are in {own}, not in the database; continue with "
                 "SAGE_CHECKPOINT_URL= (empty), or start a new run"
             )
         yield saver

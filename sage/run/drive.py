@@ -147,8 +147,8 @@ def review_answer(
     need = services.settings.reviewers
     if need > 1 and any(len(set(decision.reviewers)) < need for decision in decisions):
         raise InputError(
-            f"{need} different people review each hypothesis here (setting reviewers): vote on "
-            "the page of `sage serve`"
+            f"{need} different people must review each hypothesis here (`reviewers` setting); vote "
+            "on the `sage serve` page"
         )
     strange = [
         decision.hypothesis_id

@@ -250,8 +250,8 @@ class RunFolder:
         if beside:
             raise InputError(
                 f"{self.root} and {beside[0].root} contain the same run, and it is unclear which "
-                "is the copy: move one out of this folder, `sage resume` the other, then move "
-                "the first one back"
+                "is the copy; move one out of this folder, `sage resume` the other, then "
+                "move the first one back"
             )
         return False
 

@@ -131,14 +131,14 @@ class Record:
         """
         if not self.exists():
             raise InputError(
-                f"{self.path} not found: the integrity of the run's files cannot be verified; "
+                f"{self.path} not found, so the integrity of the run's files cannot be verified; "
                 "restore it from a backup"
             )
         chain = self._load()
         if MANIFEST not in chain.files or sealed not in chain.heads:
             raise InputError(
-                f"{self.path} lost lines, or {MANIFEST} in the same folder was changed; restore "
-                "them from a backup"
+                f"{self.path} is missing lines, or {MANIFEST} in the same folder was changed; "
+                "restore them from a backup"
             )
         remedy = "Restore it from a backup"
         if chain.open:
@@ -162,7 +162,7 @@ class Record:
             return  # an unfinished node may leave files not yet recorded
         for path in self._files():
             if self._name(path) not in chain.files:
-                raise InputError(f"{path} was added, but not by a step of the run. Remove it")
+                raise InputError(f"{path} was not written by a step of the run. Remove it")
 
     def _files(self) -> Iterator[Path]:
         yield from (path for name in PAGES if (path := self.root / name).is_file())

@@ -46,7 +46,7 @@ def question_input(prompt: str, dictionary: DataDictionary, graph: Graph | None)
     """
     if len(prompt) > LONGEST:
         raise InputError(
-            f"the question has {len(prompt):,} characters, but at most {LONGEST:,} are read; ask "
+            f"the question has {len(prompt):,} characters, but the maximum is {LONGEST:,}; ask "
             "one question, and leave the background to the literature"
         )
     return QuestionInput(

@@ -111,7 +111,7 @@ def _read_fields(file: Path) -> dict[str, Any]:
     try:
         found = read_json(file)
     except FileNotFoundError:
-        raise InputError(f"--spec: {file} not found; `sage ask … --json` writes one") from None
+        raise InputError(f"--spec: {file} not found; create it with `sage ask … --json`") from None
     except ValueError as error:
         raise InputError(f"--spec {file}: invalid JSON ({error})") from None
     try:
@@ -121,7 +121,7 @@ def _read_fields(file: Path) -> dict[str, Any]:
     except (ValidationError, TypeError) as error:
         reason = explain_validation(error) if isinstance(error, ValidationError) else str(error)
         raise InputError(
-            f"--spec {file}: neither a run's spec nor a question's contract ({reason});"
+            f"--spec {file}: neither a run spec nor a question contract ({reason});"
             " start from `sage ask … --json`"
         ) from None
     return {"prompt": question.prompt, "corrections": {"edited": question}}

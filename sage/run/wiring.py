@@ -276,7 +276,7 @@ def make_literature(
     email = settings.contact_email
     if not email:
         raise InputError(
-            "online literature requires contact_email in sage.toml, because the services ask for it"
+            "online literature requires contact_email in sage.toml, because the services require it"
         )
     return Literature(
         make_sources(settings.services, email),

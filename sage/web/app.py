@@ -142,7 +142,7 @@ def create_app(site: Site, options: HttpOptions, listener: BoundedListener | Non
             root = pages[plugin].scripts.resolve() if plugin in pages else STATIC / "none"
         path = (root / file).resolve()
         if not path.is_relative_to(root) or path.suffix not in KINDS or not path.is_file():
-            raise InputError("no such file")
+            raise InputError("file not found")
         lasting = name.startswith("vendor/")
         keep = "max-age=31536000, immutable" if lasting else "no-cache"
         return FileResponse(

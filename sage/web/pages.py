@@ -51,7 +51,7 @@ def load_pages() -> dict[str, Page]:
         try:
             page = load_plugin("sage.pages", name)
             if not isinstance(page, Page):
-                raise InputError(f"expected a sage.web.pages.Page, found {type(page).__name__}")
+                raise InputError(f"expected a sage.web.pages.Page, got {type(page).__name__}")
         except InputError as error:
             log.warning("page not loaded", plugin=name, error=str(error))
             continue

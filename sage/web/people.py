@@ -190,7 +190,7 @@ def person(request: Request, given: str) -> str:
     """
     name = one_line(request.scope["state"].get("person") or given)[:80]
     if not name:
-        raise InputError("enter your name: a decision is recorded with it")
+        raise InputError("enter your name; it is recorded with the decision")
     return name
 
 

@@ -46,7 +46,7 @@ class Commands:
         """
         with self._lock:
             if self.alive(name):
-                raise InputError(f"run {name} is being worked on already")
+                raise InputError(f"run {name} is already in progress")
             self.home.mkdir(parents=True, exist_ok=True)
             if spec is not None:
                 file = self.home / f"{Path(name).name[:200]}.spec.json"
@@ -115,6 +115,6 @@ def stop(run: RunFolder) -> None:
     process = holder(run)
     if process is None:
         if who := find_holder(run):
-            raise InputError(f"run {run.id} is worked on by {one_line(who)}; pause it instead")
-        raise InputError(f"nothing works on run {run.id}")
+            raise InputError(f"run {run.id} is in use by {one_line(who)}; pause it instead")
+        raise InputError(f"no process is working on run {run.id}")
     os.kill(process, signal.SIGINT)

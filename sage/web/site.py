@@ -67,7 +67,7 @@ class Site:
         plain = all(NAME.fullmatch(part) for part in parts)
         path = home.joinpath(*parts).resolve() if plain and len(parts) <= 2 else home
         if path == home or not path.is_relative_to(home) or not (path / "manifest.json").is_file():
-            raise InputError(f'there is no run "{name[:120]}" here')
+            raise InputError(f'no run named "{name[:120]}" here')
         return RunFolder(path)
 
     def runs(self) -> list[tuple[str, RunFolder]]:
@@ -114,7 +114,7 @@ class Site:
         """
         names = self.cohort_names()
         if name not in names:
-            raise InputError(f'there is no cohort "{name[:120]}" here; choose one of the list')
+            raise InputError(f'no cohort named "{name[:120]}" here; choose a cohort from the list')
         with self.lock:
             if name not in self._cohorts:
                 self._cohorts[name] = load_cohort(names[name].path or name, self.settings)

@@ -231,11 +231,11 @@ def test_exposures_that_form_groups_are_one_term_and_a_product_is_one_more(
 
 def test_a_claim_of_which_no_contract_can_be_drafted_is_infeasible() -> None:
     known = dictionary()
-    numbers = ContractNumbers(refused="the population keeps nobody")
+    numbers = ContractNumbers(refused="the population contains no patients")
     evidence = gather(expanded(), known, numbers=numbers)
     verdict = judge(evidence)
     assert verdict.verdict == "infeasible"
-    assert "the population keeps nobody" in list_conditions(verdict, evidence)[0]
+    assert "the population contains no patients" in list_conditions(verdict, evidence)[0]
     assert not [fact for fact in evidence if fact.check in ("endpoint", "power")]
 
 

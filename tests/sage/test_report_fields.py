@@ -73,7 +73,7 @@ def test_a_picture_leads_back_to_its_place_on_the_slide(cohort: Cohort) -> None:
         assert (x, y, wide) == picture.densest_field(parse(FORMULA), maps)
         x0, y0, x1, y1 = maps.window.bounds
         assert x0 <= x <= x1 and y0 <= y <= y1 and 0 < wide <= max(x1 - x0, y1 - y0)
-    with pytest.raises(InputError, match="not here any more"):
+    with pytest.raises(InputError, match="no longer available"):
         field_of(cohort, "clinical:age", "high")
 
 

@@ -184,7 +184,7 @@ class Analysis:
             if study is None:
                 raise refusal
             if plan.method == "calibration" and self.part in APPLIED and self.model is None:
-                raise InputError("no earlier prediction model exists, so there is nothing to apply")
+                raise InputError("there is no earlier prediction model to apply")
             if self.part != "replication":
                 return _without_terms(study, plan, run_method(study, plan, book, tables))
             have = {
@@ -344,7 +344,7 @@ class Analysis:
     def _curve(self, study: Study) -> Specifications:
         primary = next(test.effect for test in self._tests if test.id == self.contract.primary)
         if primary is None:
-            raise InputError("the primary test gave no effect")
+            raise InputError("the primary test produced no effect estimate")
         found, curve = specification(study, primary)
         self.curve = curve
         self._tables["specification"] = [

@@ -49,7 +49,7 @@ class Cohort(CohortColumns):
         elsewhere = {**self._elsewhere, name: path.resolve().parent}
         found = Cohort(spec, self.root, cache=self.cache, elsewhere=elsewhere)
         if not set(found.tables[name].patient) & set(self.patients):
-            raise InputError(f'{path}: none of its patients is in cohort "{self.id}"')
+            raise InputError(f'{path}: contains no patients in cohort "{self.id}"')
         return found
 
     def dictionary(self) -> DataDictionary:

@@ -207,8 +207,8 @@ class CohortColumns(CohortData):
         genes, lacking = signature.split_measured(matrix)
         if len(genes) < 2:
             raise InputError(
-                f'cohort "{self.id}" measures {len(genes)} of the {len(signature.genes)} genes of '
-                f"{signature.key}; not measured: {', '.join(lacking)}"
+                f'cohort "{self.id}" measures only {len(genes)} of the {len(signature.genes)} '
+                f"genes in {signature.key}; not measured: {', '.join(lacking)}"
             )
         ranked = signature.method == "rank"
         values = np.asarray(matrix.values, dtype=float) if ranked else matrix.block(genes)

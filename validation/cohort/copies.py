@@ -69,10 +69,10 @@ def require_no_copies(cohort: Cohort) -> None:
         for pair in found.pairs[:3]
     ]
     raise InputError(
-        f'{len(found.pairs)} of {len(cohort.patients)} patients of cohort "{cohort.id}" are copies '
-        f"of others under new identifiers ({', '.join(shown)}): each would count several times. "
-        "`sage cohort check` names them. Keep each patient once, or declare `cluster` under "
-        "[patient] if a patient has several rows"
+        f'{len(found.pairs)} of {len(cohort.patients)} patients in cohort "{cohort.id}" are '
+        f"copies of other patients under new identifiers ({', '.join(shown)}), so each "
+        "would be counted several times. `sage cohort check` lists them. Keep each "
+        "patient once, or declare `cluster` under [patient] if a patient has several rows"
     )
 
 

@@ -102,7 +102,7 @@ class CohortData:
         unknown = set(wanted) - set(found)
         if unknown:
             raise InputError(
-                f"cohort.toml: signatures lists unknown {', '.join(sorted(unknown))}. "
+                f"cohort.toml: unknown signatures {', '.join(sorted(unknown))}. "
                 f"Signatures: {', '.join(sorted(found))}"
             )
         matrix = self.expression

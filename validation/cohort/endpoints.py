@@ -146,7 +146,7 @@ def _code_events(
             text = text_of(value)
             if text in meaning:
                 raise InputError(
-                    f'{where}: code "{text}" of column "{name}" is listed on both sides'
+                    f'{where}: code "{text}" in column "{name}" is listed for both outcomes'
                 )
             meaning[text] = code
     unknown = sorted(set(seen) - set(meaning) - missing)

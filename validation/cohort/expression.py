@@ -227,7 +227,7 @@ def _library_sizes(spec: ExpressionSpec, root: Path, raw: Matrix) -> NDArray[np.
     sizes = dict(zip(table[key], table[spec.library_column], strict=True))
     absent = [sample for sample in raw.samples if sample not in sizes]
     if absent:
-        raise InputError(f"{path}: {len(absent)} samples of the matrix have no library size")
+        raise InputError(f"{path}: {len(absent)} samples in the matrix have no library size")
     return np.asarray([float(sizes[sample]) for sample in raw.samples])
 
 

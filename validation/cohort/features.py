@@ -41,7 +41,7 @@ def columns_about(path: Path) -> dict[str, ColumnAbout]:
     try:
         return TypeAdapter(dict[str, ColumnAbout]).validate_json(beside.read_bytes())
     except ValueError as error:
-        raise InputError(f"{beside}: not a valid description of columns: {error}") from error
+        raise InputError(f"{beside}: not a valid column description: {error}") from error
 
 
 def feature_table(
@@ -89,7 +89,7 @@ def feature_table(
             known_at=said.known_at,
         )
     if not variables:
-        raise InputError(f"{path}: no numeric column in the successful rows")
+        raise InputError(f"{path}: no numeric columns in the successful rows")
     filters = {"status": ("ok",)} if "status" in rows.columns else {}
     table = TableSpec.model_validate(
         {

@@ -78,11 +78,13 @@ def require_no_follow_up(cohort: Cohort, keys: Iterable[str], endpoint: str) -> 
                 section = f"[variables.{key.split(':', 1)[1]}]"
                 raise InputError(
                     f"{key}: {found.message}. Under {section}, write {found.remedy}, or "
-                    'known_at = "baseline" if it was known by then all the same'
+                    'known_at = "baseline" if it was in fact known by then'
                 )
     for key, name, text in find_held_follow_up(cohort, keys):
         if name == endpoint:
-            raise InputError(f"{key} is not a baseline variable: {text}. Use what was known before")
+            raise InputError(
+                f"{key} is not a baseline variable: {text}. Use information known before follow-up"
+            )
 
 
 def find_held_follow_up(cohort: Cohort, keys: Iterable[str]) -> Iterator[tuple[str, str, str]]:

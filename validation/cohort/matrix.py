@@ -99,7 +99,7 @@ def _label(spec: ExpressionSpec, path: Path, columns: list[Any]) -> str:
     if label not in columns:
         shown = ", ".join(map(str, columns[:8]))
         raise InputError(
-            f'cohort.toml: column "{label}" of expression not found; {path.name} has {shown}'
+            f'cohort.toml: expression column "{label}" not found; {path.name} has {shown}'
         )
     return label
 
@@ -115,5 +115,5 @@ def _numbers(table: pd.DataFrame, path: Path) -> NDArray[Any]:
     except (ValueError, TypeError):
         text = [str(column) for column in table.columns if table[column].dtype == object][:4]
         raise InputError(
-            f"{path}: columns {', '.join(text)} are not numbers; list them in expression.drop"
+            f"{path}: columns {', '.join(text)} are not numeric; list them in expression.drop"
         ) from None

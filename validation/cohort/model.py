@@ -319,7 +319,7 @@ class CohortSpec(Strict):
         ]
         for key in set(self.risk_factors) - set(numbers):
             raise ValueError(
-                f'risk_factors: "{key}" is not a continuous or ordinal variable; those are: '
+                f'risk_factors: "{key}" is not a continuous or ordinal variable; available: '
                 f"{', '.join(numbers)[:400] or 'none'}"
             )
         try:

@@ -82,7 +82,7 @@ def months_known(cohort: CohortData, key: str) -> pd.Series:
         when = known_at(cohort, key)
         if when == "unknown":
             raise InputError(
-                f'cohort "{cohort.id}" does not state when {key} became known: declare `known_at`'
+                f'cohort "{cohort.id}" does not specify when {key} became known; declare `known_at`'
             )
         return pd.Series(when if isinstance(when, float) else 0.0, index=cohort.patients)
     table = cohort.tables[cohort.variables[key].table]
@@ -97,7 +97,7 @@ def _unit(cohort: CohortData, key: str, given: TimeUnit | None) -> TimeUnit:
     unit = given or cohort.spec.follow_up_unit
     if unit is None:
         raise InputError(
-            f"cohort.toml: known_at of {key}: the outcomes use different time units (or there "
+            f"cohort.toml: known_at for {key}: the outcomes use different time units (or there "
             'are none); write known_at = { time = 6, unit = "months" }'
         )
     return unit

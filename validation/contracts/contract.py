@@ -253,7 +253,7 @@ class SpecificationPlan(Strict):
         own = (() in self.covariate_sets, None in self.follow_up_months)
         if not (self.cuts and all(own) and 0.0 in self.exclude_first_months):
             raise ValueError(
-                "the curve omits the claim's own choices: keep at least one cut, covariates [], "
+                "the curve omits the claim's own choices; keep at least one cut, covariates [], "
                 "follow-up null, exclusions 0"
             )
         return self
@@ -345,9 +345,11 @@ class Contract(Strict):
         if self.primary not in ids:
             raise ValueError(f'the primary test "{self.primary}" is not among the tests')
         if [test.id for test in self.tests if test.role == "primary"] != [self.primary]:
-            raise ValueError("a contract must have exactly one primary test, the one it declares")
+            raise ValueError(
+                "a contract must have exactly one primary test, which must be the declared one"
+            )
         if not self.primary_test.claim:
-            raise ValueError("the primary test must support the claim: set its `claim`")
+            raise ValueError("the primary test must support the claim; set its `claim`")
         known = {endpoint.key for endpoint in self.endpoints}
         for test in self.tests:
             if test.endpoint not in known:
@@ -355,7 +357,7 @@ class Contract(Strict):
                     f'test "{test.id}" uses endpoint "{test.endpoint}", which is not listed'
                 )
         if self.version > 1 and (self.parent is None or not self.amendment):
-            raise ValueError("an amended contract must give its parent and the reason")
+            raise ValueError("an amended contract must specify its parent and the reason")
         return self
 
     @model_validator(mode="after")
@@ -373,7 +375,7 @@ class Contract(Strict):
         ):
             other = sorted({key for group in sets for key in group} - set(has))
             if other:
-                raise ValueError(f'specification: "{other[0]}" is not a {what} of the contract')
+                raise ValueError(f'specification: "{other[0]}" is not a {what} in the contract')
         if self.strata not in self.specification.strata_sets:
             raise ValueError("specification.strata_sets omits the contract's own strata")
         return self
@@ -386,7 +388,7 @@ class Contract(Strict):
             most = level(self.online.place, self.rules.alpha)
             if self.online.level > most * (1 + 1e-9):
                 raise ValueError(
-                    f"online.level {self.online.level:.6g} exceeds the level of place "
+                    f"online.level {self.online.level:.6g} exceeds the level for position "
                     f"{self.online.place} in a campaign ({most:.6g})"
                 )
         return self
@@ -493,7 +495,7 @@ class FrozenContract(Strict):
         written = contract.get("schema_version") if isinstance(contract, dict) else None
         if isinstance(written, int) and written != VERSION:
             raise InputError(
-                f"{path}: frozen in contract format {written}, but this version of SAGE reads "
+                f"{path}: frozen in contract format {written}, but this SAGE version reads "
                 f"format {VERSION}. Run it with the version that froze it, or freeze its "
                 "hypothesis again with `sage validate contract`"
             )

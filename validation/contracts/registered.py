@@ -241,8 +241,8 @@ def for_rows(
         lost = [test for test in concerned if test.method not in able]
         if primary in lost:
             raise InputError(
-                f'the primary test "{primary.method}" does not serve this cohort, as {why}: '
-                f"{remedy}, and a cut that is not searched"
+                f'the primary test "{primary.method}" cannot be used for this cohort because '
+                f"{why}; {remedy}, and a cut that is not searched"
             )
         if lost:
             notes.append(f"omitted, as {why}: {', '.join(test.id for test in lost)}")

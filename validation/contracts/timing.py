@@ -61,7 +61,8 @@ def require_known(
         if landmark is not None and isinstance(use.known_at, float) and use.known_at > landmark:
             raise InputError(
                 f"{_describe_use(use)} became known {_describe_time(use)}, later than the "
-                f"landmark at {landmark:g} months: set `landmark` to {use.known_at:g} or later"
+                f"landmark at {landmark:g} months; set `landmark` to {use.known_at:g} or "
+                "later"
             )
     if hypothesis.time_dependent:
         _require_records(late, endpoints, hypothesis)
@@ -72,9 +73,9 @@ def _require_records(late: list[VariableUse], endpoints: list[Endpoint], claim: 
     for use in late:
         if use.known_at != "column" or use.before is None:
             raise InputError(
-                f"{_describe_use(use)} cannot be followed over time: declare in cohort.toml when "
-                "each patient's value became known and its value before, known_at = { column = "
-                '"...", before = "no" }; or set `landmark`'
+                f"{_describe_use(use)} cannot be followed over time; declare in cohort.toml when "
+                "each patient's value became known and its value before, as known_at = "
+                '{ column = "...", before = "no" }; or set `landmark`'
             )
         if use.role not in ("exposure", "covariate"):
             raise InputError(
@@ -91,7 +92,9 @@ def _require_records(late: list[VariableUse], endpoints: list[Endpoint], claim: 
     if any(exposure.cut is CutRule.OPTIMAL for exposure in claim.exposures):
         raise InputError("`time_dependent` does not support a searched cut")
     if claim.subgroups:
-        raise InputError("`time_dependent` does not support subgroups: make them the population")
+        raise InputError(
+            "`time_dependent` does not support subgroups; define the subgroup as the population"
+        )
 
 
 def _describe_use(use: VariableUse) -> str:

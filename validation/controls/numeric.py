@@ -204,7 +204,7 @@ def matched_features(
     x = as_float(values, "values")
     p = x.shape[1]
     if not 0 <= index < p:
-        raise ShapeError(f"feature {index} of {p}")
+        raise ShapeError(f"feature index {index} is out of range for {p} features")
     sd = np.nanstd(x, axis=0)
     ranks = []
     for level in (np.nanmean(x, axis=0), sd):

@@ -114,22 +114,23 @@ class Exposure(Strict):
         same = key in ("", found.key) or read_signature(key) in (found, read_signature(found.key))
         if not same:
             raise ValueError(
-                f'exposure "{given.get("label")}": `variable` names "{key}" and `signature` other '
-                "genes: leave `variable` out"
+                f'exposure "{given.get("label")}": `variable` specifies "{key}", but `signature` '
+                "specifies other genes; leave `variable` out"
             )
         return given | {"variable": found.key, "signature": found}
 
     @model_validator(mode="after")
     def _names_a_variable(self) -> Exposure:
         if not self.variable:
-            raise ValueError(f"exposure {self.label}: give `variable`, or a `signature`")
+            raise ValueError(f"exposure {self.label}: specify `variable` or `signature`")
         return self
 
     @model_validator(mode="after")
     def _threshold_belongs_to_fixed(self) -> Exposure:
         if (self.cut is CutRule.FIXED) != (self.threshold is not None):
             raise ValueError(
-                f'exposure {self.label}: give `threshold` exactly when `cut` is "fixed"'
+                f'exposure {self.label}: `threshold` is required if `cut` is "fixed", and not '
+                "allowed otherwise"
             )
         return self
 
@@ -254,9 +255,9 @@ class Hypothesis(Strict):
     def _no_frailty(cls, given: Any) -> Any:
         if isinstance(given, dict) and "frailty" in given:
             raise ValueError(
-                "frailty (a random effect per group) is not estimated, since it rests on an "
-                "assumed distribution: name the groups in `strata` to compare patients within "
-                "them, or as `cluster` of the cohort for a robust variance"
+                "frailty (a random effect per group) is not estimated, because it depends on an "
+                "assumed distribution; list the groups in `strata` to compare patients "
+                "within them, or as the cohort's `cluster` for a robust variance"
             )
         return given
 
@@ -265,28 +266,32 @@ class Hypothesis(Strict):
         count = len(self.exposures)
         paired = self.comparison.is_product or self.comparison is Comparison.ADDED
         if paired and count != 2:
-            raise ValueError(f"comparison `{self.comparison}` needs two exposures, not {count}")
+            raise ValueError(f"comparison `{self.comparison}` needs two exposures, got {count}")
         if self.comparison.is_slope and count != 1:
-            raise ValueError(f"comparison `{self.comparison}` needs one exposure, not {count}")
+            raise ValueError(f"comparison `{self.comparison}` needs one exposure, got {count}")
         if self.comparison is Comparison.MEDIATION:
             if count != 2:
-                raise ValueError(f"comparison `mediation` needs exposure and mediator, not {count}")
+                raise ValueError(
+                    f"comparison `mediation` requires an exposure and a mediator, got {count}"
+                )
             if self.direction is Direction.EITHER:
-                raise ValueError("comparison `mediation` names a direction, not `either`")
+                raise ValueError("comparison `mediation` requires a direction other than `either`")
             if self.exposures[1].cut is not CutRule.CONTINUOUS:
                 raise ValueError(
-                    f"mediator {self.exposures[1].label}: a mediator is not cut; set its `cut` "
-                    'to "continuous"'
+                    f"mediator {self.exposures[1].label}: a mediator must not be cut; set its "
+                    '`cut` to "continuous"'
                 )
         if self.comparison is Comparison.COMBINED and count < 2:
             raise ValueError("comparison `combined` needs two exposures or more")
         if self.comparison is not Comparison.COMBINED and count > 3:
             raise ValueError(
-                f"comparison `{self.comparison}` takes at most three exposures, not {count}; "
-                "`combined` takes eight"
+                f"comparison `{self.comparison}` allows at most three exposures, got {count}; "
+                "`combined` allows eight"
             )
         if self.hierarchy and not self.secondary_endpoints:
-            raise ValueError("`hierarchy` orders `secondary_endpoints`: name at least one")
+            raise ValueError(
+                "`hierarchy` orders `secondary_endpoints`; specify at least one secondary endpoint"
+            )
         return self
 
     @model_validator(mode="after")
@@ -300,23 +305,28 @@ class Hypothesis(Strict):
             if comparison is not Comparison.TREND and exposure.cut in (
                 CutRule.QUARTILE, CutRule.LEVELS,
             ):  # fmt: skip
-                raise ValueError(f'{named}: cut "{exposure.cut}" serves comparison `trend` alone')
+                raise ValueError(
+                    f'{named}: cut "{exposure.cut}" is allowed only for comparison `trend`'
+                )
             if exposure.randomized and comparison is not Comparison.PREDICTIVE:
                 raise ValueError(
-                    f"{named}: `randomized` serves the treatment of comparison `predictive`; "
-                    "elsewhere give `unadjusted_because`"
+                    f"{named}: `randomized` applies only to the treatment in comparison "
+                    "`predictive`; otherwise use `unadjusted_because`"
                 )
             if exposure.transform == "none":
                 continue
             if comparison is Comparison.PER_DOUBLING and exposure.transform == "rank":
-                raise ValueError(f"{named}: a percentile does not double; leave `transform` out")
+                raise ValueError(
+                    f"{named}: an effect per doubling is undefined for a percentile; omit "
+                    "`transform`"
+                )
             grouped = exposure.cut not in UNGROUPED and comparison not in (
                 Comparison.PER_SD, Comparison.PER_DOUBLING,
             )  # fmt: skip
             if grouped and (exposure.cut, exposure.transform) != (CutRule.FIXED, "rank"):
                 raise ValueError(
-                    f'{named}: transform "{exposure.transform}" does not change who is on which '
-                    f'side of cut "{exposure.cut}"; leave it out, or compare per_sd'
+                    f'{named}: transform "{exposure.transform}" does not change the groups '
+                    f'defined by cut "{exposure.cut}"; omit it, or use comparison per_sd'
                 )
         return self
 
@@ -326,15 +336,15 @@ class Hypothesis(Strict):
             for other in self.exposures[:at]:
                 if both := genes_of(exposure.variable) & genes_of(other.variable):
                     raise ValueError(
-                        f'gene "{min(both)}" is part of {other.label} and of '
-                        f"{exposure.label}: keep it in a single exposure"
+                        f'gene "{min(both)}" is part of both {other.label} and '
+                        f"{exposure.label}; keep it in only one exposure"
                     )
         return self
 
     @model_validator(mode="after")
     def _one_way_to_count_time(self) -> Hypothesis:
         if self.time_dependent and self.landmark is not None:
-            raise ValueError("give `landmark` or `time_dependent`, not both")
+            raise ValueError("specify `landmark` or `time_dependent`, not both")
         amounts = self.comparison.is_slope and self.comparison is not Comparison.PER_SD
         changes = any(exposure.transform != "none" for exposure in self.exposures)
         several = self.comparison.is_product or self.comparison in (
@@ -343,8 +353,8 @@ class Hypothesis(Strict):
         several = several and self.comparison is not Comparison.INTERACTION
         if self.time_dependent and (amounts or several or changes):
             raise ValueError(
-                f"`time_dependent` counts a yes or no from when it happened: comparison "
-                f"`{self.comparison}` and transforms do not serve it"
+                "`time_dependent` requires a yes/no exposure counted from its occurrence; "
+                f"comparison `{self.comparison}` and transforms are not supported"
             )
         return self
 
@@ -353,13 +363,17 @@ class Hypothesis(Strict):
     def _id_names_a_folder(cls, value: str) -> str:
         """Require an id that is safe as the name of the results folder."""
         if not value.strip() or value != value.strip():
-            raise ValueError("give an id without spaces around it")
+            raise ValueError("an id must not start or end with spaces")
         if len(value) > LONGEST_ID or len(value.encode("utf-8", "replace")) > LONGEST_NAME:
-            raise ValueError(f"an id has at most {LONGEST_ID} characters, not {len(value)}")
+            raise ValueError(f"an id must have at most {LONGEST_ID} characters, got {len(value)}")
         if value.startswith(".") or value == "ledger.jsonl":
-            raise ValueError(f'"{value}" cannot name a folder of results: choose another id')
+            raise ValueError(
+                f'"{value}" cannot be used as the name of a results folder; choose another id'
+            )
         if any(item in "/\\" or unicodedata.category(item) in UNPRINTED for item in value):
-            raise ValueError("an id has no slash, backslash, line break or control character")
+            raise ValueError(
+                "an id must not contain a slash, backslash, line break or control character"
+            )
         return value
 
     @model_validator(mode="after")
@@ -373,11 +387,11 @@ class Hypothesis(Strict):
             ("exposure variable", [exposure.variable for exposure in self.exposures]),
         ):
             if (twice := _first_repeated(names)) is not None:
-                raise ValueError(f'{what} "{twice}" is named twice: keep it once')
+                raise ValueError(f'{what} "{twice}" is listed twice; keep only one entry')
         if self.negative_endpoint in endpoints:
             raise ValueError(
-                f'negative_endpoint "{self.negative_endpoint}" is among the endpoints that the '
-                "exposure should affect: name another endpoint, or none"
+                f'negative_endpoint "{self.negative_endpoint}" is an endpoint that the '
+                "exposure should affect; choose another endpoint, or none"
             )
         return self
 
@@ -385,8 +399,8 @@ class Hypothesis(Strict):
     def _adjusts_or_says_why_not(self) -> Hypothesis:
         if self.unadjusted_because and self.covariates:
             raise ValueError(
-                "`unadjusted_because` says that there is nothing to adjust for, and `covariates` "
-                "names what to adjust for: keep either"
+                "`unadjusted_because` states that there is nothing to adjust for, but `covariates` "
+                "lists variables to adjust for; keep only one of them"
             )
         return self
 
@@ -395,7 +409,10 @@ class Hypothesis(Strict):
         used = {exposure.variable for exposure in self.exposures} | set(self.covariates)
         twice = sorted(used & set(self.strata))
         if twice:
-            raise ValueError(f'"{twice[0]}" is a stratum and an exposure or covariate: keep either')
+            raise ValueError(
+                f'"{twice[0]}" is both a stratum and an exposure or covariate; keep only one of '
+                "them"
+            )
         return self
 
 

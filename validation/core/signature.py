@@ -50,7 +50,7 @@ class GeneSignature(Strict):
                 raise ValueError(f'signature: "{gene}" is not a gene symbol')
         if len(set(self.genes)) != len(self.genes):
             twice = next(gene for gene in self.genes if self.genes.count(gene) > 1)
-            raise ValueError(f'signature: gene "{twice}" is listed twice; keep it once')
+            raise ValueError(f'signature: gene "{twice}" is listed twice; keep only one entry')
         if (self.method == "weighted") != bool(self.weights):
             raise ValueError(
                 'signature: `weights` are required if `method` is "weighted", and '
@@ -58,8 +58,8 @@ class GeneSignature(Strict):
             )
         if self.weights and len(self.weights) != len(self.genes):
             raise ValueError(
-                f"signature: {len(self.weights)} weights for {len(self.genes)} genes; give one "
-                "per gene, in the same order"
+                f"signature: got {len(self.weights)} weights for {len(self.genes)} genes; give one "
+                "weight per gene, in the same order"
             )
         if any(weight == 0 or abs(weight) == float("inf") or weight != weight
                for weight in self.weights):  # fmt: skip
@@ -99,10 +99,10 @@ class GeneSignature(Strict):
         held, lacking = self.split_measured(matrix)
         if len(held) < 2 or len(held) < self.min_measured * len(self.genes):
             raise InputError(
-                f'exposure "{label}": cohort "{cohort}" measures {len(held)} of '
-                f"{len(self.genes)} genes of the signature, but at least {self.min_measured:.0%} "
-                f"are required; not measured: {', '.join(lacking)}. Remove these genes, or lower "
-                "`min_measured`"
+                f'exposure "{label}": cohort "{cohort}" measures only {len(held)} of the '
+                f"{len(self.genes)} signature genes, but at least "
+                f"{self.min_measured:.0%} are required; not measured: "
+                f"{', '.join(lacking)}. Remove these genes, or lower `min_measured`"
             )
 
     @property

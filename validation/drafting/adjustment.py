@@ -81,10 +81,10 @@ def read_arrows(arrows: Iterable[str]) -> list[tuple[str, str]]:
     for line in arrows:
         names = [part.strip() for part in line.split("->")]
         if len(names) < 2 or not all(names):
-            raise InputError(f'causal diagram: "{line}" is no arrow; write "cause -> effect"')
+            raise InputError(f'causal diagram: "{line}" is not an arrow; write "cause -> effect"')
         found += list(pairwise(names))
     if len(found) > MOST_ARROWS:
-        raise InputError(f"causal diagram: {len(found)} arrows; at most {MOST_ARROWS}")
+        raise InputError(f"causal diagram: {len(found)} arrows, but the maximum is {MOST_ARROWS}")
     if not found:
         return found
     import networkx as nx  # takes as long to import as a small claim's tests
@@ -93,8 +93,8 @@ def read_arrows(arrows: Iterable[str]) -> list[tuple[str, str]]:
     if not nx.is_directed_acyclic_graph(graph):
         circle = [cause for cause, _ in nx.find_cycle(graph)]
         raise InputError(
-            f"causal diagram: {' -> '.join([*circle, circle[0]])} is a circle; a cause comes "
-            "before its effect"
+            f"causal diagram: {' -> '.join([*circle, circle[0]])} is a cycle; a cause must precede "
+            "its effect"
         )
     return found
 
@@ -126,12 +126,15 @@ def adjust(
     for name in (*exposures, outcome):
         if name not in graph:
             raise InputError(
-                f'causal diagram: "{name}" is not in it; it holds {", ".join(sorted(graph))}'
+                f'causal diagram: unknown variable "{name}"; available variables: '
+                f"{', '.join(sorted(graph))}"
             )
     causes = set(exposures)
     effects: set[str] = set().union(*(nx.descendants(graph, name) for name in causes)) - causes
     if outcome not in effects and any(outcome in nx.ancestors(graph, name) for name in causes):
-        raise InputError(f"causal diagram: {outcome} comes before the exposure: no effect is asked")
+        raise InputError(
+            f"causal diagram: {outcome} precedes the exposure, so there is no effect to estimate"
+        )
     before = nx.ancestors(graph, outcome)
     mediators = tuple(sorted(effects & before))
     usable = set(graph) if measured is None else set(measured) & set(graph)

@@ -53,17 +53,18 @@ def amend(
     the result is not a valid contract, or neither the contract nor the data would change.
     """
     if not reason.strip():
-        raise InputError("an amendment needs a reason")
+        raise InputError("an amendment requires a reason")
     old = frozen.contract
     if old.online is not None:
         raise InputError(
-            f"the contract holds place {old.online.place} of a campaign's error control, which is"
-            " for this version alone: ask the changed claim in a further round (`sage campaign`)"
+            f"the contract holds place {old.online.place} in a campaign's error control, which is"
+            " reserved for this version; test the changed claim in a new round (`sage "
+            "campaign`)"
         )
     if old.cohort != cohort.id:
         raise InputError(
-            f'the contract is for cohort "{old.cohort}", not "{cohort.id}"; another cohort needs '
-            "a contract of its own"
+            f'the contract is for cohort "{old.cohort}", not "{cohort.id}"; another cohort '
+            "requires its own contract"
         )
     before = settings(old)
     wanted = _apply_changes(before, changes)
@@ -82,7 +83,7 @@ def amend(
     if data := changed_data(frozen, cohort):
         lines.append(f"{MARK}{version} reads changed data: {', '.join(data)}")
     if not lines:
-        raise InputError("the amendment changes nothing: neither the contract nor the data")
+        raise InputError("the amendment changes neither the contract nor the data")
     earlier = [note for note in old.notes if note.startswith(MARK)]
     values = plan.model_dump(mode="json") | {
         "version": version,
@@ -120,7 +121,7 @@ def _apply_changes(before: dict[str, Any], changes: dict[str, Any]) -> dict[str,
             continue
         if part not in PARTS:
             raise InputError(
-                f'"{name}" is not open to amendment; these are: '
+                f'"{name}" cannot be amended; fields that can be amended: '
                 f"{', '.join(f'{part}.FIELD' for part in PARTS)}, seed"
             )
         if not field:
@@ -129,14 +130,14 @@ def _apply_changes(before: dict[str, Any], changes: dict[str, Any]) -> dict[str,
             raise InputError(f'"{part}" was replaced by {wanted[part]!r}, which has no fields')
         elif field not in PARTS[part].model_fields:
             has = ", ".join(PARTS[part].model_fields)
-            raise InputError(f'"{name}": {part} has no field "{field}"; it has: {has}')
+            raise InputError(f'"{name}": {part} has no field "{field}"; available fields: {has}')
         else:
             wanted[part] = wanted[part] | {field: value}
     for part, model in PARTS.items():
         wanted[part] = _validated(model, wanted[part], f"{part}: ").model_dump(mode="json")
     if wanted["hypothesis"]["id"] != before["hypothesis"]["id"]:
         raise InputError(
-            "an amendment keeps the hypothesis' id: another hypothesis needs a contract of its own"
+            "an amendment must keep the hypothesis ID; another hypothesis requires its own contract"
         )
     return wanted
 
@@ -145,7 +146,7 @@ def _draft_settings(wanted: dict[str, Any], cohort: Cohort) -> Contract:
     rules = Rules.model_validate(wanted["rules"])
     seed = wanted["seed"]
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise InputError(f"seed: {seed!r} is not a whole number from 0 up")
+        raise InputError(f"seed must be a nonnegative integer, got {seed!r}")
     return draft_on(
         Hypothesis.model_validate(wanted["hypothesis"]),
         cohort,

@@ -201,7 +201,7 @@ def find_relevant(hypothesis: Hypothesis, endpoint: Endpoint, rules: Rules) -> S
     scale = _scale(hypothesis, endpoint)
     found = hypothesis.relevant or default_relevant(hypothesis.comparison, scale, rules)
     if scale not in DIFFERENCES and not found.size > 1:
-        raise InputError(f"relevant.size: a {scale} of {found.size:g} is not above 1")
+        raise InputError(f"relevant.size: a {scale} must be above 1, got {found.size:g}")
     return found
 
 
@@ -210,8 +210,8 @@ def _scale(hypothesis: Hypothesis, endpoint: Endpoint) -> Scale:
         return scale_of(endpoint.kind)
     if endpoint.kind == "competing":
         raise InputError(
-            f'mediation does not serve competing endpoints: "{endpoint.key}" is competing. Use a '
-            "survival, binary or continuous endpoint"
+            f'mediation does not support competing endpoints, and "{endpoint.key}" is competing. '
+            "Use a survival, binary or continuous endpoint"
         )
     return "relative hazard difference" if endpoint.kind == "survival" else "difference (SD)"
 
@@ -220,9 +220,13 @@ def _endpoint(dictionary: DataDictionary, key: str) -> Endpoint:
     found = dictionary.endpoint(key)
     if found is None:
         has = ", ".join(endpoint.key for endpoint in dictionary.endpoints) or "none"
-        raise InputError(f'cohort "{dictionary.cohort}" has no endpoint "{key}"; it has: {has}')
+        raise InputError(
+            f'cohort "{dictionary.cohort}" has no endpoint "{key}"; available endpoints: {has}'
+        )
     if found.n == 0:
-        raise InputError(f'endpoint "{key}": no patient of cohort "{dictionary.cohort}" has it')
+        raise InputError(
+            f'endpoint "{key}": no patient in cohort "{dictionary.cohort}" has a value'
+        )
     return found
 
 
@@ -236,7 +240,7 @@ def _exposure(
     if found.kind == "categorical":
         raise InputError(
             f'exposure "{exposure.variable}" is categorical; use a binary, ordinal or continuous '
-            "one"
+            "exposure"
         )
     continuous = exposure.cut in CONTINUOUS_CUTS
     several = len(hypothesis.exposures) > 1
@@ -244,8 +248,8 @@ def _exposure(
     mediator = hypothesis.comparison is Comparison.MEDIATION and exposure is hypothesis.exposures[1]
     if mediator and found.kind == "binary":
         raise InputError(
-            f"mediator {exposure.label} ({exposure.variable}) is binary; a mediator is "
-            "continuous or ordinal here. Name the exposure first and then the mediator"
+            f"mediator {exposure.label} ({exposure.variable}) is binary, but a mediator must be "
+            "continuous or ordinal. List the exposure first, then the mediator"
         )
     if continuous and several and not apart:
         raise InputError(
@@ -263,10 +267,12 @@ def _exposure(
     if treatment and found.kind != "binary":
         raise InputError(
             f"exposure {exposure.label} ({exposure.variable}) is {found.kind}; a predictive "
-            "claim names the biomarker first and then the treatment, which is yes or no"
+            "claim lists the biomarker first, then the treatment, which must be yes or no"
         )
     if continuous and hypothesis.comparison is Comparison.EXTREMES:
-        raise InputError(f'exposure {exposure.label}: extremes need a cut, not "{exposure.cut}"')
+        raise InputError(
+            f'exposure {exposure.label}: comparing extremes requires a cut, not "{exposure.cut}"'
+        )
     return VariableUse(
         key=exposure.variable,
         role="exposure",
@@ -291,7 +297,7 @@ def _rescale(exposure: Exposure, found: Variable, comparison: Comparison) -> Res
         return None
     if found.kind in ("binary", "categorical"):
         raise InputError(
-            f"exposure {exposure.label} ({exposure.variable}) is {found.kind}: there is nothing "
+            f"exposure {exposure.label} ({exposure.variable}) is {found.kind}, so there is nothing "
             "to transform"
         )
     if exposure.transform == "rank":
@@ -301,8 +307,8 @@ def _rescale(exposure: Exposure, found: Variable, comparison: Comparison) -> Res
         return None
     if logged:
         raise InputError(
-            f"exposure {exposure.label} ({exposure.variable}) is on a logarithmic scale already "
-            f"({found.unit}): leave `transform` out"
+            f"exposure {exposure.label} ({exposure.variable}) is already on a logarithmic scale "
+            f"({found.unit}); omit `transform`"
         )
     return "log2" if exposure.transform == "none" else exposure.transform
 
@@ -316,13 +322,15 @@ def _refuse_unfit_exposures(
         holds = [also.key for also in (endpoint, *secondary) if mine & set(also.contained_in)]
         if holds:
             raise InputError(
-                f'exposure {exposure.label} ({exposure.variable}) holds the outcome "{holds[0]}" '
-                "in it (`contained_in`): the outcome cannot predict itself. Choose another endpoint"
+                f"exposure {exposure.label} ({exposure.variable}) contains the outcome "
+                f'"{holds[0]}" (`contained_in`), and the outcome cannot predict itself. '
+                "Choose another endpoint"
             )
         if exposure.cut in SEARCHING and endpoint.kind != "survival":
             raise InputError(
-                f'exposure {exposure.label}: cut "{exposure.cut}" serves survival endpoints; '
-                f'"{endpoint.key}" is {endpoint.kind}. Use "continuous", or a cut'
+                f'exposure {exposure.label}: cut "{exposure.cut}" supports only survival '
+                f'endpoints, but "{endpoint.key}" is {endpoint.kind}. Use "continuous", '
+                "or another cut"
             )
 
 

@@ -45,7 +45,8 @@ def freeze(contract: Contract, cohort: Cohort) -> FrozenContract:
     """
     if contract.cohort != cohort.id:
         raise InputError(
-            f'the contract is for cohort "{contract.cohort}", not "{cohort.id}"; draft a new one'
+            f'the contract is for cohort "{contract.cohort}", not "{cohort.id}"; draft a new '
+            "contract"
         )
     if contract.simulated != cohort.simulated:
         raise InputError("contract and cohort disagree on whether the data are simulated")

@@ -191,7 +191,7 @@ def _kept_by(dictionary: DataDictionary, condition: Filter) -> float:
     if condition.op in ("eq", "in"):
         if not matched:
             raise InputError(
-                f"the population keeps nobody: {condition.variable} {condition.op} "
+                f"the population contains no patients: {condition.variable} {condition.op} "
                 f"{condition.value!r}; levels are "
                 f"{', '.join(f'{level} ({count})' for level, count in found.levels.items())}"
             )
@@ -218,7 +218,7 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
         held = np.asarray(confirmation_mask(rows, contract))
         rows = rows[held] if held.any() else rows
     if rows.empty:
-        raise InputError(f"nobody is left to analyze: {describe_losses(table, contract)}")
+        raise InputError(f"no patients left to analyze: {describe_losses(table, contract)}")
     uses = contract.exposures
     values = tuple(exposure_values(rows, use) for use in uses)
     cuts = tuple(
@@ -229,7 +229,7 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
     share = float(np.nanmean(exposed.x)) if exposed.grouped else None
     if share is not None and not 0 < share < 1:
         raise InputError(
-            f'one group is empty: of {n} patients {int(share * n)} are "{contract.exposed}". '
+            f'one group is empty: {int(share * n)} of {n} patients are "{contract.exposed}". '
             "Choose another cut rule or comparison"
         )
     expected = None if rate is None else rate * n
@@ -277,8 +277,9 @@ def _refuse_outcome_columns(contract: Contract, cohort: Cohort) -> None:
             if both:
                 path, column = min(both)
                 raise InputError(
-                    f'{use.role} {use.label} ({use.key}) reads column "{column}" of {path.name},'
-                    f" from which endpoint {name} is made: the outcome cannot predict itself"
+                    f'{use.role} {use.label} ({use.key}) uses column "{column}" in {path.name},'
+                    f" from which endpoint {name} is derived; the outcome cannot predict "
+                    "itself"
                 )
 
 
@@ -298,11 +299,11 @@ def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float |
     for key in contract.strata:
         codes, levels = pd.factorize(rows[key])
         if len(levels) == 0:
-            raise InputError(f'stratum "{key}" is unknown in everybody who could be compared')
+            raise InputError(f'stratum "{key}" is unknown for all patients who could be compared')
         keep &= codes >= 0
         layers = layers * (len(levels) + 1) + codes
     if not keep.any():
-        raise InputError(f"nobody has a known stratum: {', '.join(contract.strata)}")
+        raise InputError(f"no patient has known strata: {', '.join(contract.strata)}")
     terms = pd.DataFrame(np.column_stack([exposed.x, *exposed.model_parts])[keep])
     within = (terms - terms.groupby(layers[keep]).transform("mean")).to_numpy()
     x, Z = within[:, 0], within[:, 1:]
@@ -310,7 +311,7 @@ def _spread(exposed: Exposed, rows: pd.DataFrame, contract: Contract) -> float |
     spread = float(residual.std())
     if spread < 1e-9:
         raise InputError(
-            "the exposure does not vary once main effects and strata are held: nothing can be "
-            "compared"
+            "the exposure does not vary once main effects and strata are held constant, so nothing "
+            "can be compared"
         )
     return spread

@@ -73,7 +73,9 @@ def follow_up(
     if not curves:
         raise InputError("figure: no curves given")
     if len(curves) > len(OKABE_ITO):
-        raise InputError(f"figure: at most {len(OKABE_ITO)} groups, not {len(curves)}")
+        raise InputError(
+            f"figure: at most {len(OKABE_ITO)} groups are supported, got {len(curves)}"
+        )
     end = until if until is not None else supported(curves)
     marks = round_ticks(end, time_unit)
     labels = {name: wrap_text(name, 54, 3) for name in curves}

@@ -105,7 +105,8 @@ def rescale(values: FloatArray, use: VariableUse) -> FloatArray:
         remedy = 'use transform "log2_plus_1", "rank"' if least == 0.0 else 'use transform "rank"'
         raise InputError(
             f"exposure {use.label} ({use.key}): {none} of {int(known.sum())} patients have "
-            f"values of {least:g} or below, which have no logarithm; {remedy}, or compare per_sd"
+            f"values of {least:g} or below, which have no logarithm; {remedy}, or use "
+            "per_sd"
         )
     found[known] = np.log2(values[known] - least)
     return found
@@ -151,7 +152,7 @@ def _numbers(table: pd.DataFrame, use: VariableUse) -> FloatArray:
     if pair is None:
         raise InputError(
             f'exposure "{use.key}" has {len(levels)} values instead of yes and no; declare in '
-            "the cohort's `values` which is 1 and which is 0"
+            "the cohort's `values` which value is 1 and which is 0"
         )
     return np.asarray(
         column.map(str, na_action="ignore").map({pair[0]: 0.0, pair[1]: 1.0}), dtype=float
@@ -167,11 +168,11 @@ def find_cut(values: FloatArray, use: VariableUse, rule: CutRule | None = None) 
     rule = rule or use.cut or CutRule.MEDIAN
     known = values[~np.isnan(values)]
     if known.size == 0:
-        raise InputError(f"exposure {use.label} ({use.key}) is missing in every patient")
+        raise InputError(f"exposure {use.label} ({use.key}) is missing for all patients")
     if np.all(known == known[0]):
         raise InputError(
-            f"exposure {use.label} ({use.key}) is constant ({known[0]:g}) in the population: "
-            "it cannot be related to anything"
+            f"exposure {use.label} ({use.key}) is constant ({known[0]:g}) in the population, "
+            "so it cannot be related to any outcome"
         )
     mean, sd = float(known.mean()), float(known.std(ddof=1))
     if rule in CONTINUOUS:
@@ -227,9 +228,9 @@ def ordered_cut(values: FloatArray, use: VariableUse) -> Cut:
         points = tuple(float(item) for item in np.quantile(known, SHARES[rule]))
     if len(set(points)) < len(points) or points[-1] >= levels[-1] or len(points) < 2:
         raise InputError(
-            f'exposure {use.label} ({use.key}): cut "{rule}" gives fewer groups than its name '
-            f"says, since too many patients share a value ({len(levels)} values in all); a trend "
-            "requires three groups or more"
+            f'exposure {use.label} ({use.key}): cut "{rule}" produces fewer groups than its name '
+            f"implies, because too many patients share a value ({len(levels)} distinct "
+            "values); a trend requires three or more groups"
         )
     return found.model_copy(update={"rule": rule, "points": points})
 

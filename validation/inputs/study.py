@@ -264,7 +264,7 @@ class Study:
 def refuse_entry(entry: FloatArray | None, endpoint: str) -> None:
     """Raise `InputError` if patients enter late and the method cannot handle delayed entry."""
     if entry is not None:
-        raise InputError(f"not computed: no form for delayed entry, which {endpoint} has")
+        raise InputError(f"not computed: {endpoint} has delayed entry, which is not supported")
 
 
 def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:
@@ -305,16 +305,16 @@ def _refuse_the_outcome_itself(study: Study, use: VariableUse, values: FloatArra
         apart = apart or not np.intersect1d(had, had_not).size
     if apart:
         raise InputError(
-            f"exposure {use.label} ({use.key}) separates the {len(had)} patients with "
-            f"{endpoint} from the {len(had_not)} without completely, so it either contains the "
-            "outcome or was recorded after it. Use what was known before"
+            f"exposure {use.label} ({use.key}) completely separates the {len(had)} patients with "
+            f"{endpoint} from the {len(had_not)} without, so it either contains the "
+            "outcome or was recorded after it. Use information known before the outcome"
         )
     timed = event is not None and np.ptp(outcome[known]) > 0
     if timed and len(levels) > MOST_LEVELS:
         same = abs(float(np.corrcoef(ranks(values[known]), ranks(outcome[known]))[0, 1]))
         if same > SAME_ORDER:
             raise InputError(
-                f"exposure {use.label} ({use.key}) orders the patients like the time of "
-                f"{endpoint} (rank correlation {same:.3f}), so it contains the outcome. Use what "
-                "was known before"
+                f"exposure {use.label} ({use.key}) ranks the patients in the same order as the "
+                f"time of {endpoint} (rank correlation {same:.3f}), so it contains the "
+                "outcome. Use information known before the outcome"
             )

@@ -117,7 +117,7 @@ def stratum(dictionary: DataDictionary, key: str, hypothesis: Hypothesis) -> Var
         condition.variable == key and condition.op == "eq"
         for condition in hypothesis.population.filters
     ):
-        raise InputError(f'stratum "{key}" has a single value in this population; remove it')
+        raise InputError(f'stratum "{key}" has only one value in this population; remove it')
     return describe_use(dictionary, key, "stratum")
 
 
@@ -130,7 +130,7 @@ def refuse_unfit_strata(hypothesis: Hypothesis, endpoints: list[Endpoint]) -> No
         if endpoint.kind != "survival":
             raise InputError(
                 f'strata require survival endpoints, but "{endpoint.key}" is {endpoint.kind}. '
-                f"Make {', '.join(hypothesis.strata)} covariates instead"
+                f"Use {', '.join(hypothesis.strata)} as covariates instead"
             )
         contained = sorted(set(hypothesis.strata) & set(endpoint.contained_in))
         if contained:

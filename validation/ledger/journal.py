@@ -155,12 +155,12 @@ class Journal:
             known = None if mark is None else Mark.model_validate(mark)
         except (ValueError, ValidationError, AttributeError, TypeError):
             raise InputError(
-                f"{where} is not a ledger entry; a ledger must not be edited. Restore it or start "
-                "a new one"
+                f"{where} is not a ledger entry; a ledger must not be edited. Restore it, or start "
+                "a new ledger"
             ) from None
         if chain is None:
             raise InputError(
-                f"{where} has no hash: it was edited, or written by an earlier version of SAGE. "
+                f"{where} has no hash; it was edited, or written by an earlier SAGE version. "
                 "Use a separate folder for the run"
             )
         if chain != expected:

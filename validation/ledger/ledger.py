@@ -387,11 +387,11 @@ class Ledger:
                 continue
             if content.unlock == key or content.cohort:
                 raise InputError(
-                    f'the confirmation patients of cohort "{frozen.contract.cohort}" were '
-                    f'already opened for hypothesis "{content.hypothesis}" under contract '
-                    f"{content.contract[:12]}; another version, seed or share of it cannot be "
-                    "confirmed in the same data. Repeat the earlier call, or confirm the "
-                    "hypothesis in a second cohort (--replicate)"
+                    f'the confirmation patients in cohort "{frozen.contract.cohort}" were '
+                    f'already opened for hypothesis "{content.hypothesis}" under '
+                    f"contract {content.contract[:12]}; another version, seed or share "
+                    "of it cannot be confirmed on the same data. Repeat the earlier "
+                    "call, or confirm the hypothesis in a second cohort (--replicate)"
                 )
 
     def unlock(self, key: str, frozen: FrozenContract) -> None:

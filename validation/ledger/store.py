@@ -153,8 +153,9 @@ class Store(ABC):
                     db.execute(self._sql("INSERT INTO sage_ledger_meta VALUES (?, ?)"), pair)
         if found.get("format") != str(FORMAT):
             raise InputError(
-                f"the ledger {self.where} was written by another version of SAGE, which recognized "
-                "patients differently: keep it with its results, and set SAGE_LEDGER to a new file"
+                f"the ledger {self.where} was written by another version of SAGE, which identified "
+                "patients differently; keep it with its results, and set SAGE_LEDGER to "
+                "a new file"
             )
         self.id: str = found["id"]
 
@@ -390,8 +391,8 @@ def read_lines(lines: Iterable[str], name: str) -> ReadLines:
         )  # fmt: skip
         if row.chain_hash(before) != said.chain or said.seq != number:
             raise InputError(
-                f"{name}: line {number} was edited, a line before it was removed, or another "
-                "version of SAGE wrote it; export the ledger again"
+                f"{name}: line {number} was edited, a line before it was removed, or it was "
+                "written by another SAGE version; export the ledger again"
             )
         chains.append(said.chain)
         head = Mark(store=said.store, seq=said.seq, chain=said.chain)
@@ -428,7 +429,7 @@ class SqliteStore(Store):
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(
-                f"ledger {path}: its folder cannot be created ({error.strerror}); set "
+                f"ledger {path}: its folder could not be created ({error.strerror}); set "
                 "SAGE_LEDGER to a writable file"
             ) from None
         super().__init__()

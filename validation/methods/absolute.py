@@ -68,13 +68,13 @@ def censoring(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
     t, lost, least = np.minimum(t, horizon), int(censored.sum()), study.contract.rules.min_events
     if lost < least * X.shape[1]:
         raise InputError(
-            f"{lost} patients censored before {horizon:.0f} months: a model of censoring with "
-            f"{X.shape[1]} terms needs {least} for each"
+            f"{lost} patients censored before {horizon:.0f} months; a censoring model with "
+            f"{X.shape[1]} terms requires {least} per term"
         )
     weighed, largest = absolute.weigh_censoring(t, event, censored, X, names)
     if largest > MOST_WEIGHT:
         raise InputError(
-            f"a patient would stand for {largest:.0f} of those censored: some were almost "
+            f"one patient would represent {largest:.0f} censored patients; some were almost "
             "certain to be censored, so weights cannot replace them"
         )
     rows = []
@@ -124,7 +124,9 @@ def tipping_point(study: Study, plan: TestPlan, book: Book, tables: dict[str, An
     lost = ~event & (time < horizon)
     if not lost.any():
         until = "" if binary else f" to {horizon:.0f} months"
-        raise InputError(f"every patient's outcome is known{until}, so nothing is assumed of it")
+        raise InputError(
+            f"every patient's outcome is known{until}, so no assumption about censoring is needed"
+        )
 
     def risks_at(exposed: float, reference: float) -> absolute.Risks:
         return absolute.doubted_risks(time, event, g, horizon, (exposed, reference))

@@ -320,7 +320,7 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
     main = 1 + len(study.adjusters())
     if X.shape[1] == main:
         raise InputError(
-            "no covariate varies in the population, so there is nothing to compare with"
+            "no covariate varies in the population, so there is no model for comparison"
         )
     time, event, horizon = _outcome_by(study, plan, keep)
     risks = {
@@ -387,7 +387,7 @@ def cross_validated(
     n, events = len(time), int(event.sum())
     folds = min(FOLDS, events // FEWEST_EVENTS_OF_A_FOLD)
     if folds < 2:
-        raise InputError(f"{events} events are too few for cross-validation")
+        raise InputError(f"too few events ({events}) for cross-validation")
     rng = generator(study.contract.seed, n, 11)
     fold = np.empty(n, dtype=np.int64)
     for flag in (0.0, 1.0):

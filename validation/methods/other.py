@@ -250,7 +250,7 @@ def _nested_models(
     ) -> _Nested:  # fmt: skip
         if rarer / full.shape[1] < limit:
             raise InputError(
-                f"{rarer} events for {full.shape[1]} terms: a test of nested models requires "
+                f"{rarer} events for {full.shape[1]} terms; a test of nested models requires "
                 f"{limit:g} per term. Use fewer exposures or covariates"
             )
         found = fit(full, labels)

@@ -87,8 +87,7 @@ def design_for(study: Study, model: PredictionModel) -> tuple[BoolArray, FloatAr
     if keep.any() and not known.any():
         named = "; ".join(f"{key}: {', '.join(level)}" for key, level in model.levels.items())
         raise InputError(
-            f"no patient has a level that the model knows ({named}): the cohorts code them "
-            "differently"
+            f"no patient has a level known to the model ({named}); the cohorts use different coding"
         )
     keep = known
     rows = study.rows[keep]
@@ -104,8 +103,8 @@ def design_for(study: Study, model: PredictionModel) -> tuple[BoolArray, FloatAr
             if np.isnan(raw).any():
                 raise InputError(
                     f"{term.key} is a number in the cohort where the model was developed "
-                    f"({model.cohort}), but text here: use the same coding in the cohort's "
-                    "`values`"
+                    f"({model.cohort}), but text here; use the same coding in the "
+                    "cohort's `values`"
                 )
             columns.append((raw - term.mean) / term.sd)
         else:

@@ -110,7 +110,7 @@ def _external(
     least = study.contract.rules.min_events
     if e.sum() < least:
         raise InputError(
-            f"{int(e.sum())} events among {len(t)} patients with every term of the model; the "
+            f"{int(e.sum())} events among {len(t)} patients with values for all model terms; the "
             f"contract requires at least {least}"
         )
     asked, model = model.horizon, model.at_horizon_of(t)
@@ -194,8 +194,8 @@ def _optimism(
         chosen.append(rows)
     if len(coefs) < (1 - MOST_FAILED) * RESAMPLES:
         raise InputError(
-            f"the model could be fitted in only {len(coefs)} of {RESAMPLES} bootstrap resamples: "
-            "too few events for its terms to judge its calibration"
+            f"the model could be fitted in only {len(coefs)} of {RESAMPLES} bootstrap resamples; "
+            "there are too few events for its terms to assess calibration"
         )
     # Row by row, so that equal patients remain tied (see `PredictionModel.linear`).
     risks = np.column_stack([(X * coef).sum(axis=1) for coef in coefs])

@@ -62,7 +62,7 @@ def enough(study: Study, plan: TestPlan) -> None:
             f"{rules.min_events}"
         )
     if not np.isfinite(value[keep]).all():
-        raise InputError(f"{plan.endpoint}: values that are not finite")
+        raise InputError(f"{plan.endpoint}: contains non-finite values")
     if event is not None and np.all(value[keep] == value[keep][0]):
         raise InputError(
             f"{plan.endpoint}: all {int(keep.sum())} patients have the same time, "

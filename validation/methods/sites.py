@@ -82,7 +82,7 @@ def _rank_p(values: FloatArray, codes: IntArray) -> float:
     from scipy.stats import kruskal
 
     if np.all(values == values[0]):
-        raise InputError("nothing varies between the sites")
+        raise InputError("the values do not vary between sites")
     return float(kruskal(*(values[codes == code] for code in np.unique(codes))).pvalue)
 
 

@@ -190,7 +190,7 @@ def concordance(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]
     main = 1 if added else 1 + len(study.adjusters())
     if X.shape[1] == main:
         raise InputError(
-            "no covariate varies in the population, so there is nothing to compare with"
+            "no covariate varies in the population, so there is no model for comparison"
         )
     tau = float(np.quantile(t[e == 1], 0.95))
     horizon = min(study.contract.rules.rmst_months, float(np.quantile(t, 0.75)))
@@ -259,6 +259,6 @@ def _gain(
     below = (mine * (counts @ pairs.T)).sum(axis=1, dtype=float)
     draws = above[below > 0] / below[below > 0]
     if len(draws) < 0.95 * BOOTSTRAPS:
-        raise InputError("too few events for a bootstrap of the concordance")
+        raise InputError("too few events to bootstrap the concordance")
     lower, upper = np.quantile(draws, [0.025, 0.975])
     return value, float(lower), float(upper)

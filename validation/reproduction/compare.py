@@ -287,8 +287,9 @@ def read_numbers(path: Path, task: Task) -> Numbers:
         found = Numbers.model_validate(value)
     except ValidationError:
         raise InputError(
-            f'{NUMBERS} must be {{"numbers": {{TEST: {{n, events, effect, lower, upper, p}}}}}}: '
-            "finite numbers, whole numbers for n and events, p between 0 and 1, no other field"
+            f'{NUMBERS} must be {{"numbers": {{TEST: {{n, events, effect, lower, upper, p}}}}}}, '
+            "with finite numbers, integers for n and events, p between 0 and 1, and no "
+            "other field"
         ) from None
     if not set(found.numbers) <= {test.id for test in task.tests}:
         raise InputError(f"{NUMBERS} contains a test that was not requested")

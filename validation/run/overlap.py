@@ -56,7 +56,8 @@ def _require_other_files(known: set[str], name: str, second: Cohort, first: Coho
     if again:
         raise InputError(
             f'a second cohort must have other patients: "{second.id}" reads the same patients as '
-            f'"{name}" ({", ".join(shared)} is the same file). Use the data of other patients'
+            f'"{name}" ({", ".join(shared)} is the same file). Use data from other '
+            "patients"
         )
 
 
@@ -65,9 +66,9 @@ def _refuse_barcodes(second: Cohort, first: Cohort) -> None:
     barcodes = [name for name in both if BARCODE.match(name)]
     if barcodes:
         raise InputError(
-            f"a second cohort must have other patients: {len(barcodes)} patients of "
-            f'"{second.id}" are also in "{first.id}" (such as {min(barcodes)}). Remove them from '
-            "one of the cohorts"
+            f"a second cohort must have other patients: {len(barcodes)} patients in "
+            f'"{second.id}" are also in "{first.id}" (such as {min(barcodes)}). Remove '
+            "them from one of the cohorts"
         )
 
 
@@ -75,7 +76,8 @@ def _refuse_shared(second: Cohort, first: Cohort) -> None:
     _refuse_barcodes(second, first)
     if (found := find_shared_patients(first, second)) is not None:
         raise InputError(
-            f"a second cohort must have other patients: {len(found.pairs)} patients of "
-            f'"{second.id}" agree with a patient of "{first.id}" far beyond chance '
-            f"(p = {found.p:.1g}), like copies. Use the data of other patients"
+            f"a second cohort must have other patients: {len(found.pairs)} patients in "
+            f'"{second.id}" match a patient in "{first.id}" far more closely than '
+            f"expected by chance (p = {found.p:.1g}), like copies. Use data from other "
+            "patients"
         )

@@ -242,13 +242,13 @@ def _may_read(frozen: FrozenContract, cohort: Cohort, part: Part, ledger: Ledger
     split = contract.split.policy == "discovery_confirmation"
     if split != (part in ("discovery", "confirmation")):
         expected = "discovery or confirmation" if split else "all"
-        raise InputError(f'the part of this contract is "{expected}", not "{part}"')
+        raise InputError(f'the contract requires part "{expected}", not "{part}"')
     if part == "confirmation":
         key = confirmation_key(frozen)
         if ledger is None or not ledger.is_unlocked(key, frozen.sha256):
             raise InputError(
-                "the confirmation patients are locked: run the discovery part first; the runner "
-                "unlocks them once when it succeeds"
+                "the confirmation patients are locked; run the discovery part first, after which "
+                "the runner unlocks them once if it succeeds"
             )
 
 

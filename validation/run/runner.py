@@ -286,7 +286,7 @@ def finalize(
         folders = [out / "analysis" / name for name in (part, "all", "discovery") if name]
         main = next((folder for folder in folders if (folder / "analysis.json").is_file()), None)
         if main is None:
-            raise InputError(f"{out}: no analysis to judge")
+            raise InputError(f"{out}: no analysis to evaluate")
         second = out / "analysis" / "replication"
         split = frozen.contract.split.policy != "none"
         final.append(
@@ -306,7 +306,7 @@ def finalize(
 
 def _verify(frozen: FrozenContract, analysis: AnalysisResult) -> None:
     if analysis.contract_sha256 != frozen.sha256:
-        raise InputError("the analysis ran under another contract, so its results are rejected")
+        raise InputError("the analysis was run under another contract, so its results are rejected")
     registered = {plan.id: plan for plan in frozen.contract.tests}
     for outcome in analysis.tests:
         if outcome.id.startswith("control."):
@@ -314,7 +314,7 @@ def _verify(frozen: FrozenContract, analysis: AnalysisResult) -> None:
         plan = registered.get(outcome.id)
         if plan is None:
             raise InputError(
-                f'the analysis reports test "{outcome.id}", which the contract does not register'
+                f'the analysis reports test "{outcome.id}", which is not registered in the contract'
             )
         if (plan.method, plan.endpoint, plan.role) != (
             outcome.method,

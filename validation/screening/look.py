@@ -63,7 +63,7 @@ def look_at(cohort: Cohort, variables: Sequence[str] = (), endpoints: Sequence[s
         symbols = cohort.expression.genes if cohort.expression is not None else ()
         genes = tuple(f"expression:{gene}" for gene in symbols)
     if not shown and not genes:
-        raise InputError(f'cohort "{cohort.id}" has nothing to show; set --variable')
+        raise InputError(f'cohort "{cohort.id}" has no variables to show; set --variable')
     read = frozenset().union(*(cohort.outcome_columns(name) for name in endpoints))
     spent = tuple(
         name

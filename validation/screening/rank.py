@@ -118,7 +118,7 @@ def screen(
     p = x.shape[1]
     labels = tuple(str(i) for i in range(p)) if names is None else tuple(names)
     if len(labels) != p:
-        raise ShapeError(f"{len(labels)} names for {p} features")
+        raise ShapeError(f"got {len(labels)} names for {p} features")
     c, c_names = _covariates(covariates, covariate_names, t, e)
     missing = ~np.isfinite(x)
     any_missing = missing.any(axis=0)

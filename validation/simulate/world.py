@@ -76,7 +76,7 @@ def write_world(
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"write_world: {folder} is not empty; choose a new folder")
     if not 0 <= slides <= patients:
-        raise InputError(f"write_world: {slides} slides for {patients} patients")
+        raise InputError(f"write_world: got {slides} slides for {patients} patients")
     if slides:
         require_extra("slides", "painting slides")
     folder.mkdir(parents=True, exist_ok=True)

@@ -199,7 +199,7 @@ def weighted_hazards(sets: list[RiskSets], X: FloatArray, names: list[str]) -> E
     z = (X - X.mean(axis=0)) / scale
     best = maximize(lambda beta: likelihood(sets, z, beta), np.zeros(z.shape[1]), z)
     if best.ended != "converged":
-        raise ConvergenceError(f"the weighted model of {', '.join(names)} did not converge")
+        raise ConvergenceError(f"the weighted model for {', '.join(names)} did not converge")
     covariance, _ = sandwich(sets, z, best, np.arange(n), n)
     coef, se = float(best.beta[0] / scale[0]), float(np.sqrt(covariance[0, 0]) / scale[0])
     half = Z95 * se

@@ -40,9 +40,11 @@ def auc_at(
     for horizon in np.atleast_1d(as_float(horizons, "horizons")):
         case, control = e & (t <= horizon), t > horizon
         if not case.any():
-            raise NoEventsError(f"no events by {horizon:g}: no AUC can be computed")
+            raise NoEventsError(f"no events by {horizon:g}, so the AUC cannot be computed")
         if not control.any():
-            raise BadTimesError(f"nobody is followed beyond {horizon:g}: no AUC can be computed")
+            raise BadTimesError(
+                f"nobody is followed beyond {horizon:g}, so the AUC cannot be computed"
+            )
         weight = 1.0 / g[case]
         ordered = np.sort(r[control])
         below = np.searchsorted(ordered, r[case], side="left")

@@ -142,7 +142,7 @@ def survival_arrays(
     e = as_float(event, "event")
     if t.ndim != 1 or e.ndim != 1 or len(t) != len(e):
         raise ShapeError(
-            f"time has shape {t.shape} and event {e.shape}: both must have one value per row"
+            f"time has shape {t.shape} and event {e.shape}; both must have one value per row"
         )
     if len(t) == 0:
         raise ShapeError("no patients left after the population filters")
@@ -150,23 +150,23 @@ def survival_arrays(
     if bad.any():
         raise MissingValuesError(
             f"time: {int(bad.sum())} of {len(t)} values are missing or infinite"
-            f" (first at row {int(np.argmax(bad))}): drop or impute them first"
+            f" (first at row {int(np.argmax(bad))}); drop or impute them first"
         )
     if np.isnan(e).any():
         raise MissingValuesError(
-            f"event: {int(np.isnan(e).sum())} of {len(e)} flags are missing: drop those rows first"
+            f"event: {int(np.isnan(e).sum())} of {len(e)} flags are missing; drop those rows first"
         )
     if (t < 0).any():
         raise BadTimesError(
-            f"time: {int((t < 0).sum())} negative values (lowest {t.min():g}): correct or drop them"
+            f"time: {int((t < 0).sum())} negative values (lowest {t.min():g}); correct or drop them"
         )
     values = np.unique(e)
     if not np.isin(values, (0.0, 1.0)).all():
         shown = ", ".join(f"{v:g}" for v in values[:5])
-        raise BadEventsError(f"event: flags must be 0 or 1, found {shown}: state the event coding")
+        raise BadEventsError(f"event: flags must be 0 or 1, got {shown}; specify the event coding")
     flags = e == 1.0
     if need_events and not flags.any():
-        raise NoEventsError(f"no events among {len(t)} patients: nothing can be estimated")
+        raise NoEventsError(f"no events among {len(t)} patients, so nothing can be estimated")
     return t, flags
 
 
@@ -198,7 +198,7 @@ def group_codes(
     labels, codes = np.unique(g, return_inverse=True)
     if len(labels) < at_least:
         raise EmptyGroupError(
-            f"only one group ({labels[0]}) has patients: a comparison requires {at_least}"
+            f"only one group ({labels[0]}) has patients; a comparison requires {at_least}"
         )
     return codes.astype(np.int64), tuple(str(label) for label in labels)
 
@@ -221,16 +221,16 @@ def design(X: npt.ArrayLike, names: Sequence[str], n: int) -> tuple[FloatArray, 
     if x.ndim != 2 or x.shape[0] != n:
         raise ShapeError(f"covariates have shape {x.shape} for {n} patients")
     if x.shape[1] == 0:
-        raise ShapeError("no covariate given")
+        raise ShapeError("no covariates given")
     if len(names) != x.shape[1]:
-        raise ShapeError(f"{len(names)} names for {x.shape[1]} covariates")
+        raise ShapeError(f"got {len(names)} names for {x.shape[1]} covariates")
     finite = np.isfinite(x).all(axis=0)
     if not finite.all():
         column = int(np.argmin(finite))
         missing = int((~np.isfinite(x[:, column])).sum())
         raise MissingValuesError(
-            f'covariate "{names[column]}": {missing} of {n} values are missing:'
-            " use complete cases or imputation as the contract states"
+            f'covariate "{names[column]}": {missing} of {n} values are missing;'
+            " use complete cases or imputation, as specified in the contract"
         )
     flat = np.ptp(x, axis=0) == 0.0
     if flat.any():

@@ -98,7 +98,7 @@ def outcome(y: npt.ArrayLike) -> BoolArray:
     if np.isnan(values).any():
         raise BadEventsError(f"outcome: {int(np.isnan(values).sum())} values are missing")
     if not np.isin(values, (0.0, 1.0)).all():
-        raise BadEventsError("outcome: values must be 0 or 1: state the coding")
+        raise BadEventsError("outcome: values must be 0 or 1; specify the coding")
     flags: BoolArray = np.equal(values, 1.0)
     if flags.all() or not flags.any():
         raise NoEventsError("all patients have the same outcome, so nothing can be estimated")
@@ -157,13 +157,13 @@ def logistic(
     k, rarer = x.shape[1], int(min(flags.sum(), (~flags).sum()))
     if k >= rarer:
         raise TooManyCovariatesError(
-            f"{k} covariates for {rarer} patients with the rarer outcome: reduce the covariates"
+            f"{k} covariates for {rarer} patients with the rarer outcome; use fewer covariates"
         )
     center, scale = x.mean(axis=0), x.std(axis=0)
     z = np.column_stack((np.ones(len(flags)), (x - center) / scale))
     if np.linalg.matrix_rank(z) < k + 1:
         raise CollinearError(
-            f"covariates {', '.join(labels)} are linearly dependent: drop at least one"
+            f"covariates {', '.join(labels)} are linearly dependent; drop at least one"
         )
     target = flags.astype(np.float64)
     firth = penalty == "firth"
@@ -171,10 +171,10 @@ def logistic(
     if best.ended == "infinite":
         worst = labels[int(np.argmax(np.abs(best.step[1:]) * np.ptp(z[:, 1:], axis=0)))]
         raise SeparationError(
-            f'covariate "{worst}" separates the outcomes (infinite odds ratio): use penalty="firth"'
+            f'covariate "{worst}" separates the outcomes (infinite odds ratio); use penalty="firth"'
         )
     if best.ended != "converged":
-        raise ConvergenceError(f"the logistic model of {', '.join(labels)} did not converge")
+        raise ConvergenceError(f"the logistic model for {', '.join(labels)} did not converge")
     beta, information, loglik = best.beta, best.at.information, best.at.value
     loglik_null = _fit(z, target, firth=firth, null=True).at.value
     covariance = np.linalg.inv(information)

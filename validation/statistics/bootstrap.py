@@ -46,7 +46,7 @@ def bootstrap(
     data = [np.asarray(a) for a in arrays]
     n = len(data[0])
     if any(len(a) != n for a in data):
-        raise ShapeError("bootstrap: arrays of different length")
+        raise ShapeError("bootstrap: arrays must have the same length")
     value, found = float(statistic(*data)), []
     for done, rows in enumerate(generator(seed).integers(0, n, size=(times, n))):
         report_progress("bootstrap resamples", done, times)

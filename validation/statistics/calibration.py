@@ -101,7 +101,9 @@ def brier(time: npt.ArrayLike, event: npt.ArrayLike, survival: npt.ArrayLike, wh
         raise ShapeError("predicted survival must have one probability per patient")
     died, beyond = e & (t <= when), t > when
     if not beyond.any():
-        raise BadTimesError(f"nobody is followed beyond {when:g}: no Brier score can be computed")
+        raise BadTimesError(
+            f"nobody is followed beyond {when:g}, so the Brier score cannot be computed"
+        )
     g = censoring_weight(t, e, t)
     g_when = float(censoring_weight(t, e, np.array([when]))[0])
     score = np.zeros(len(t))

@@ -70,9 +70,7 @@ def causes(
     """
     values = as_float(status, "status")
     if np.isnan(values).any() or (values < 0).any() or (values != np.round(values)).any():
-        raise BadEventsError(
-            "status must be 0 (censored) or a cause 1, 2, ...; found another value"
-        )
+        raise BadEventsError("status must be 0 (censored) or a cause 1, 2, ...; got another value")
     t, _ = survival_arrays(time, values > 0, need_events=need_events)
     codes = values.astype(np.int64)
     if need_events and (cause < 1 or not (codes == cause).any()):

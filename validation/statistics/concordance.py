@@ -93,7 +93,9 @@ def harrell(time: npt.ArrayLike, event: npt.ArrayLike, risk: npt.ArrayLike) -> f
     t, e = survival_arrays(time, event)
     concordant, comparable = _pairs(t, e, _risk(risk, len(t)), np.ones(len(t)))
     if comparable == 0.0:
-        raise NoEventsError("no two patients can be compared: no event precedes another time")
+        raise NoEventsError(
+            "no two patients can be compared, because no event precedes another time"
+        )
     return concordant / comparable
 
 
@@ -147,7 +149,9 @@ def uno(
     g = censoring_weight(t, e, t)
     keep = np.ones(len(t), dtype=bool) if tau is None else t < tau
     if (g[e & keep] <= 0.0).any():
-        raise BadTimesError("nobody is censored later than some event: set tau below that time")
+        raise BadTimesError(
+            "no patient is censored after some of the events; set tau below their times"
+        )
     weight = np.where(g > 0.0, 1.0 / np.maximum(g, 1e-12) ** 2, 0.0)
     concordant, comparable = _pairs(t, e, _risk(risk, len(t)), np.where(keep, weight, 0.0))
     if comparable == 0.0:

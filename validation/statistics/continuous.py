@@ -85,7 +85,7 @@ def linear(
     z = np.column_stack((np.full(n, 1.0 / np.sqrt(n)), centered / length))
     if np.linalg.svd(z, compute_uv=False)[-1] < 1e-7:
         raise CollinearError(
-            f"covariates {', '.join(labels)} are linearly dependent: drop at least one"
+            f"covariates {', '.join(labels)} are linearly dependent; drop at least one"
         )
     inverse = np.linalg.inv(z.T @ z)
     beta = inverse @ z.T @ target
@@ -94,16 +94,16 @@ def linear(
     spread = target - target.mean()
     if variance * df <= 1e-20 * float(spread @ spread):
         raise CollinearError(
-            f"the outcome is an exact linear function of {', '.join(labels)}, so no error can be "
-            "estimated"
+            f"the outcome is an exact linear function of {', '.join(labels)}, so standard errors "
+            "cannot be estimated"
         )
     covariance = variance * inverse
     if robust:
         leverage = np.einsum("ij,jk,ik->i", z, inverse, z)
         if leverage.max() > 1.0 - 1e-9:
             raise CollinearError(
-                f"a single patient determines a coefficient of {', '.join(labels)}: drop the"
-                " covariate, or the patient"
+                f"a single patient determines a coefficient for {', '.join(labels)}; drop the"
+                " covariate or the patient"
             )
         scaled = z * (residual / (1.0 - leverage))[:, None]
         covariance = inverse @ (scaled.T @ scaled) @ inverse

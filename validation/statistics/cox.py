@@ -118,12 +118,12 @@ def _refuse_hopeless(
     n_events, k = int(e.sum()), x.shape[1]
     if k >= n_events:
         raise TooManyCovariatesError(
-            f"{k} covariates for {n_events} events: the model would fit anything; use fewer "
+            f"{k} covariates for {n_events} events would overfit the model; use fewer "
             "covariates (ten events per covariate is the usual minimum)"
         )
     if np.linalg.matrix_rank((x - x.mean(axis=0)) / x.std(axis=0)) < k:
         raise CollinearError(
-            f"covariates {', '.join(names)} are linearly dependent: remove one of them"
+            f"covariates {', '.join(names)} are linearly dependent; remove one of them"
         )
     if penalty is None:
         for column, name in enumerate(names):
@@ -131,8 +131,8 @@ def _refuse_hopeless(
             for value in values if len(values) == 2 else ():
                 if not e[x[:, column] == value].any():
                     raise SeparationError(
-                        f'covariate "{name}": no event among patients with value {value:g}, so its'
-                        ' hazard ratio is infinite or zero: use penalty="firth"'
+                        f'covariate "{name}": no events among patients with value {value:g}, so its'
+                        ' hazard ratio is infinite or zero; use penalty="firth"'
                     )
 
 
@@ -287,7 +287,7 @@ def _refuse_unidentified(information: FloatArray, names: Sequence[str]) -> None:
     if float(np.linalg.eigvalsh(scaled)[0]) < 1e-12:
         raise CollinearError(
             f"covariates {', '.join(names)} cannot be distinguished among the patients at risk "
-            "at event times: remove one of them"
+            "at event times; remove one of them"
         )
 
 
@@ -296,11 +296,11 @@ def _refuse_divergence(best: Maximum, z: FloatArray, names: Sequence[str]) -> No
         worst = int(np.argmax(np.abs(best.step) * np.ptp(z, axis=0)))
         raise SeparationError(
             f'covariate "{names[worst]}" separates the events (its coefficient grows without'
-            ' bound): use penalty="firth"'
+            ' bound); use penalty="firth"'
         )
     if best.ended != "converged":
         raise ConvergenceError(
-            f"the Cox model of {', '.join(names)} did not converge in {best.iterations} steps:"
+            f"the Cox model for {', '.join(names)} did not converge in {best.iterations} steps;"
             " check for collinear or extreme covariates"
         )
 

@@ -51,7 +51,7 @@ def net_benefit(
     if at.ndim != 1 or not ((at > 0.0) & (at < 1.0)).all():
         raise ShapeError("thresholds must be between 0 and 1")
     if t.max() < when:
-        raise BadTimesError(f"nobody is followed to {when:g}: no net benefit can be computed")
+        raise BadTimesError(f"nobody is followed to {when:g}, so net benefit cannot be computed")
     found = np.zeros(len(at))
     for place, threshold in enumerate(at):
         treated = predicted >= threshold

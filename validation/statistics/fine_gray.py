@@ -124,7 +124,7 @@ def fine_gray(
     x, labels = design(X, names, len(t))
     events = int((codes == cause).sum())
     if x.shape[1] >= events:
-        raise TooManyCovariatesError(f"{x.shape[1]} covariates for {events} events of the cause")
+        raise TooManyCovariatesError(f"{x.shape[1]} covariates for {events} events for this cause")
     scale = x.std(axis=0)
     sample = _sample(t, codes, (x - x.mean(axis=0)) / scale, cause, started)
     beta, information = _maximize(sample)
@@ -133,8 +133,8 @@ def fine_gray(
     se_z = np.sqrt(np.maximum(np.diag(inverse @ (residual.T @ residual) @ inverse), 0.0))
     if not np.all(se_z > 1e-12):
         raise ConvergenceError(
-            "Fine and Gray's model leaves no residual variation to estimate the errors of its "
-            "coefficients: too few events"
+            "Fine and Gray's model leaves no residual variation for estimating the errors of its "
+            "coefficients; there are too few events"
         )
     half = Z95 * se_z
     return FineGray(
@@ -218,13 +218,13 @@ def _maximize(sample: _Sample) -> tuple[FloatArray, FloatArray]:
     best = maximize(evaluate, np.zeros(z.shape[1]), z)
     if best.ended == "infinite":
         raise SeparationError(
-            "a covariate separates the events of this cause: its subdistribution hazard ratio"
-            " is infinite. Read Gray's test, or the cause-specific model with Firth's penalty"
+            "a covariate separates the events for this cause, so its subdistribution hazard ratio"
+            " is infinite. Use Gray's test, or the cause-specific model with Firth's "
+            "penalty"
         )
     if best.ended != "converged":
         raise ConvergenceError(
-            "Fine and Gray's model did not converge: its covariates may depend on each other;"
-            " simplify it"
+            "Fine and Gray's model did not converge; its covariates may be collinear; simplify it"
         )
     return best.beta, best.at.information
 

@@ -110,16 +110,16 @@ def impute(
     """
     x = as_float(X, "covariates")
     if x.ndim != 2 or x.shape[1] != len(names):
-        raise ShapeError(f"{len(names)} names for covariates of shape {x.shape}")
+        raise ShapeError(f"got {len(names)} names for covariates of shape {x.shape}")
     if len(x) == 0:
-        raise ShapeError("no patients: nothing to impute")
+        raise ShapeError("no patients to impute")
     missing = np.isnan(x)
     share = missing.mean(axis=0)
     if (share > MOST_MISSING).any():
         worst = int(np.argmax(share))
         raise MissingValuesError(
-            f'covariate "{names[worst]}": {share[worst]:.0%} missing, more than imputation '
-            f"supports ({MOST_MISSING:.0%}): remove it"
+            f'covariate "{names[worst]}": {share[worst]:.0%} missing, but imputation '
+            f"supports at most {MOST_MISSING:.0%}; remove it"
         )
     extra = np.zeros((len(x), 0)) if outcome is None else as_float(outcome, "outcome")
     if len(extra) != len(x) or not np.isfinite(extra).all():
@@ -189,7 +189,7 @@ def pool(
     """
     q, u = as_float(estimates, "estimates"), as_float(variances, "variances")
     if q.ndim != 2 or q.shape != u.shape or q.shape[0] < 2:
-        raise ShapeError("pooling requires (m, k) estimates and variances with m of at least 2")
+        raise ShapeError("pooling requires (m, k) estimates and variances with m >= 2")
     m = q.shape[0]
     mean, within = q.mean(axis=0), u.mean(axis=0)
     between = q.var(axis=0, ddof=1)

@@ -27,7 +27,7 @@ def spending(place: int) -> float:
     The exponent is taken from Tian and Ramdas 2019 (NeurIPS).
     """
     if place < 1:
-        raise ShapeError(f"places count from 1, so {place} is invalid")
+        raise ShapeError(f"places count from 1, got {place}")
     return float(place**-DECAY / TOTAL)
 
 

@@ -24,16 +24,16 @@ The upper half has the mean phi(0) / 0.5 and the lower half its negative.
 
 def _spread(fraction_exposed: float | None, sd: float | None, r_squared: float) -> float:
     if not 0.0 <= r_squared < 1.0:
-        raise ShapeError(f"r_squared must be in [0, 1), not {r_squared:g}")
+        raise ShapeError(f"r_squared must be in [0, 1), got {r_squared:g}")
     if (fraction_exposed is None) == (sd is None):
         raise ShapeError("give either fraction_exposed (binary) or sd (continuous)")
     if fraction_exposed is not None:
         if not 0.0 < fraction_exposed < 1.0:
-            raise ShapeError(f"fraction_exposed must be between 0 and 1, not {fraction_exposed:g}")
+            raise ShapeError(f"fraction_exposed must be between 0 and 1, got {fraction_exposed:g}")
         return fraction_exposed * (1.0 - fraction_exposed) * (1.0 - r_squared)
     assert sd is not None
     if sd <= 0.0:
-        raise ShapeError(f"sd must be positive, not {sd:g}")
+        raise ShapeError(f"sd must be positive, got {sd:g}")
     return sd * sd * (1.0 - r_squared)
 
 
@@ -63,7 +63,7 @@ def minimum_detectable_hr(
         If no events are expected.
     """
     if events <= 0:
-        raise NoEventsError("no events: no hazard ratio can be detected")
+        raise NoEventsError("no events, so no hazard ratio can be detected")
     z = float(ndtri(1.0 - alpha / 2.0) + ndtri(power))
     return math.exp(z / math.sqrt(events * _spread(fraction_exposed, sd, 0.0)))
 
@@ -92,7 +92,7 @@ def power_at(
     The power, between 0 and 1; 0 without events.
     """
     if hr <= 0.0:
-        raise ShapeError(f"a hazard ratio must be positive, not {hr:g}")
+        raise ShapeError(f"a hazard ratio must be positive, got {hr:g}")
     if events <= 0:
         return 0.0
     shift = abs(math.log(hr)) * math.sqrt(events * _spread(fraction_exposed, sd, r_squared))

@@ -89,7 +89,9 @@ def schoenfeld(
     before = np.searchsorted(curve.times, t[row], side="left") - 1
     g = np.where(before >= 0, 1.0 - curve.survival[np.maximum(before, 0)], 0.0)
     if np.ptp(g) == 0.0:
-        raise BadTimesError("all events at the same time: proportional hazards cannot be tested")
+        raise BadTimesError(
+            "all events occur at the same time, so proportional hazards cannot be tested"
+        )
     g = g - g.mean()
     u = g @ residual
     v0, v1, v2 = v.sum(axis=0), np.tensordot(g, v, 1), np.tensordot(g**2, v, 1)
@@ -98,7 +100,7 @@ def schoenfeld(
     scale = np.sqrt(np.outer(np.diag(v2), np.diag(v2)))
     if np.any(np.diag(v2) <= 0) or np.linalg.matrix_rank(adjusted / scale, tol=1e-10) < len(names):
         raise BadTimesError(
-            "a covariate varies among the patients at risk at a single event time: proportional"
+            "a covariate varies among the patients at risk at only one event time, so proportional"
             " hazards cannot be tested"
         )
     overall = float(u @ np.linalg.solve(adjusted, u))

@@ -25,14 +25,14 @@ _PERCENTILES = {
 def rcs_knots(x: npt.ArrayLike, knots: int = 4) -> FloatArray:
     """Place knots at Harrell's percentiles of x (3 to 7 knots)."""
     if knots not in _PERCENTILES:
-        raise ShapeError(f"restricted cubic splines support 3 to 7 knots, not {knots}")
+        raise ShapeError(f"restricted cubic splines support 3 to 7 knots, got {knots}")
     values = as_float(x, "x")
     if not np.isfinite(values).any():
         raise ShapeError("x has no values, so no knots can be placed")
     found = np.percentile(values[np.isfinite(values)], _PERCENTILES[knots])
     if len(np.unique(found)) < knots:
         raise ConstantFeatureError(
-            f"x has too few distinct values for {knots} knots: use fewer, or a linear term"
+            f"x has too few distinct values for {knots} knots; use fewer knots, or a linear term"
         )
     return np.asarray(found, dtype=np.float64)
 

@@ -252,10 +252,10 @@ def restricted_mean(time: npt.ArrayLike, event: npt.ArrayLike, tau: float) -> Re
     """
     t, e = survival_arrays(time, event, need_events=False)
     if not np.isfinite(tau) or tau <= 0.0:
-        raise BadTimesError(f"tau must be positive, not {tau:g}")
+        raise BadTimesError(f"tau must be positive, got {tau:g}")
     if tau > t.max():
         raise BadTimesError(
-            f"tau {tau:g} is beyond the longest follow-up {t.max():g}: choose a smaller tau"
+            f"tau {tau:g} is beyond the longest follow-up ({t.max():g}); choose a smaller tau"
         )
     times, at_risk, deaths = _counts(t, e)
     survival = np.cumprod(1.0 - deaths / at_risk)
@@ -301,11 +301,11 @@ def rmst_difference(
     t, e = survival_arrays(time, event)
     codes, labels = group_codes(group, len(t))
     if len(labels) != 2:
-        raise EmptyGroupError(f"restricted means compare two groups, not {len(labels)}")
+        raise EmptyGroupError(f"restricted means compare exactly two groups, got {len(labels)}")
     means = [restricted_mean(t[codes == c], e[codes == c], tau) for c in (0, 1)]
     value = means[1].value - means[0].value
     se = float(np.hypot(means[0].se, means[1].se))
     if se == 0.0:
-        raise NoEventsError(f"no events before tau {tau:g}: restricted means do not vary")
+        raise NoEventsError(f"no events before tau {tau:g}, so restricted means do not vary")
     half = Z95 * se
     return Estimate(value, value - half, value + half, two_sided(value / se), se)

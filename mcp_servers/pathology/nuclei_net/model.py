@@ -123,7 +123,7 @@ class NucleiNetwork:
             net = NucleiNet(tuple(self.card.widths))
             tensors = {name: value.float() for name, value in load_file(path).items()}
             if not all(torch.isfinite(value).all() for value in tensors.values()):
-                raise InputError(f"{path}: damaged weights: not finite")
+                raise InputError(f"{path}: damaged weights: values are not finite")
             missing, unknown = net.load_state_dict(tensors, strict=False)
         except RuntimeError as error:
             raise InputError(f"{path}: the weights do not match the card: {error}") from error

@@ -110,7 +110,7 @@ def _centers(path: Path, cells: Sequence[Any]) -> F64:
         centers = centers.reshape(-1, 2)
     except (KeyError, TypeError, ValueError):
         raise InputError(
-            f"{path}: a cell has no centroid, or its centroid is not two numbers"
+            f"{path}: a cell has no centroid, or its centroid is not a pair of numbers"
         ) from None
     broken = np.flatnonzero(~np.isfinite(centers).all(axis=1))
     if len(broken):

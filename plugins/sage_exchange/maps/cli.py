@@ -32,7 +32,7 @@ def import_maps(
         Format,
         typer.Argument(
             metavar="FORMAT",
-            help="qupath (GeoJSON or measurements, XML of ASAP or HALO), cellvit, hovernet, "
+            help="qupath (GeoJSON or measurements, XML from ASAP or HALO), cellvit, hovernet, "
             "inform, steinbock, hooknet (CSV or JSON), table",
         ),
     ],
@@ -44,11 +44,9 @@ def import_maps(
         float | None,
         typer.Option(help="µm per pixel of the file's coordinates; omit if they are in µm.", min=0),
     ] = None,
-    slide: Annotated[
-        str | None, typer.Option(help="Name of the slide; default: the file's name.")
-    ] = None,
+    slide: Annotated[str | None, typer.Option(help="Slide name; default: the file name.")] = None,
     patient: Annotated[
-        str | None, typer.Option(help="Patient of the slide; default: from the slide's name.")
+        str | None, typer.Option(help="Patient ID for the slide; default: from the slide name.")
     ] = None,
     types: Annotated[
         list[str] | None,
@@ -61,7 +59,7 @@ def import_maps(
         typer.Option(metavar="COLUMN=VALUE", help="Keep only these table rows; repeatable."),
     ] = None,
     mapping: Annotated[
-        Path | None, typer.Option(help="TOML file that gives the roles of the table's columns.")
+        Path | None, typer.Option(help="TOML file that assigns roles to the table's columns.")
     ] = None,
     window: Annotated[
         Around, typer.Option(help="Assumed tissue if the file has only cells; none: unknown.")
@@ -94,7 +92,9 @@ def import_maps(
     check_own(own)
     kept = dict(split_setting(word) for word in where or ())
     if (mapping is None) == (form == "table"):
-        raise InputError("the format table, and no other, requires --mapping FILE")
+        raise InputError(
+            "--mapping FILE is required for the table format and not allowed for other formats"
+        )
     notes: list[str] = []
     found = [
         store_maps(maps, out, replace=replace) | {"notes": notes}
@@ -149,7 +149,7 @@ def _read_file(
 
 @app.command("export")
 def export_maps(
-    folder: Annotated[Path, typer.Argument(help="Folder with maps of one or more slides.")],
+    folder: Annotated[Path, typer.Argument(help="Folder with maps for one or more slides.")],
     to: Annotated[
         Target, typer.Option(help="anndata (cells only), spatialdata or qupath (everything).")
     ],

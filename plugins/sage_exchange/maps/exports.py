@@ -78,7 +78,7 @@ def write_spatialdata(maps: SlideMaps, path: Path) -> None:
     if maps.window is not None:
         elements["window"] = _shapes([maps.window], ["window"])
     if not elements:
-        raise InputError(f"{maps.slide}: the maps are empty, so there is nothing to export")
+        raise InputError(f"{maps.slide}: the maps are empty, with nothing to export")
     part = path.with_name(f".{path.name}.part")
     try:
         write_store(part, elements, describe_maps(maps))

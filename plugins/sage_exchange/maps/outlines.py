@@ -203,7 +203,8 @@ def read_hooknet_json(path: Path, *, mpp: float, slide: str, patient: str) -> Sl
             shape = multipolygon([shapely.Polygon(ring)])
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise InputError(
-                f"{path}: annotation {number} needs coordinates and a label with a name ({error})"
+                f"{path}: annotation {number} requires coordinates and a label with a name "
+                f"({error})"
             ) from None
         shapes.append(shape)
         kinds.append(match_name(str(name), OBJECTS, {}))

@@ -98,7 +98,7 @@ def read_rows(
     for column in (*needed, *where):
         if column not in rows.columns:
             held = ", ".join(rows.columns[:15])
-            raise InputError(f'{path}: column "{column}" not found. Columns: {held}')
+            raise InputError(f'{path}: unknown column "{column}"; available columns: {held}')
     for column, value in where.items():
         rows = rows[rows[column].str.strip() == value]
     if rows.empty:
@@ -153,7 +153,7 @@ def preset(name: str, path: Path) -> TableMapping:
     found = makers[name](titles)
     if found is None:
         raise InputError(
-            f"{path}: not a table of {name}. Columns: {', '.join(titles[:15])}. Describe the "
+            f"{path}: not a {name} table. Columns: {', '.join(titles[:15])}. Describe the "
             "columns in a mapping (--mapping FILE)"
         )
     return found
@@ -179,8 +179,8 @@ def _inform(titles: Sequence[str]) -> TableMapping | None:
     pixels = any(title.endswith("(pixels)") for title in titles)
     if microns == pixels:
         raise InputError(
-            "inForm: the titles of the area columns do not state whether the table is in pixels "
-            "or microns; give its columns and their unit in a mapping (--mapping FILE)"
+            "inForm: the area column titles do not indicate whether the table is in pixels "
+            "or microns; specify its columns and their unit in a mapping (--mapping FILE)"
         )
     markers = tuple(title for title in titles if title.startswith("Phenotype "))
     areas = [title for title in titles if re.search(r" Area \((pixels|square microns)\)$", title)]
@@ -292,7 +292,7 @@ def _patient_of_rows(path: Path, slide: str, rows: Any, mapping: TableMapping) -
     patients = sorted(set(rows[mapping.patient].str.strip()))
     if len(patients) > 1:
         raise InputError(
-            f'{path}: the rows of "{slide}" ({mapping.slide or "the whole table"}) belong to '
+            f'{path}: the rows for "{slide}" ({mapping.slide or "the whole table"}) belong to '
             f"{len(patients)} patients; specify the column that identifies slides"
         )
     return str(patients[0])

@@ -10,7 +10,10 @@ import typer
 
 def export_script(
     folder: Annotated[
-        Path, typer.Argument(help="Folder of a validated claim, within --out of `sage validate`.")
+        Path,
+        typer.Argument(
+            help="Folder of a validated claim, inside the --out folder of `sage validate`."
+        ),
     ],
     out: Annotated[Path | None, typer.Option(help="Folder to write; default: FOLDER/r.")] = None,
 ) -> None:

@@ -91,7 +91,7 @@ def export_r(inputs: Path, analysis: AnalysisResult, folder: Path) -> Path:
     """
     opened = Analysis.open(inputs)
     if opened.frozen.sha256 != analysis.contract_sha256 or opened.part != analysis.part:
-        raise InputError(f"{inputs}: not the inputs of this analysis")
+        raise InputError(f"{inputs}: these inputs belong to another analysis")
     contract, table = opened.contract, opened.table
     for use in contract.exposures:
         table[use.key] = exposure_values(table, use.model_copy(update={"rescale": None}))

@@ -184,7 +184,7 @@ def from_hdf5(
     corners, attributes = read_coords(path)
     side = int(attributes.get("patch_size_level0", 0))
     if side < 1:
-        raise InputError(f"{path}: the attribute patch_size_level0 of coords is missing")
+        raise InputError(f"{path}: the patch_size_level0 attribute of coords is missing")
     if not len(corners):
         return {}
     if (corners < 0).any() or (corners + side > np.array(size) + side // 2).any():
@@ -229,7 +229,9 @@ def _table(
         observed[column] = pd.Categorical(stored.asstr()[()]) if text else values
     for key in (REGION_KEY, INSTANCE_KEY):
         if key in observed:
-            raise InputError(f'{path}: rename the dataset "{key}"; the store uses this name')
+            raise InputError(
+                f'{path}: dataset name "{key}" is reserved in the store; rename the dataset'
+            )
     observed[REGION_KEY] = pd.Categorical([grid] * count)
     observed[INSTANCE_KEY] = np.arange(count)
     matrix, names = None, []

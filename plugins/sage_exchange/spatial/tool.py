@@ -155,7 +155,7 @@ def _files(slide: Slide, given: SpatialInput, context: ToolContext) -> list[Path
     for path in found:
         if path.suffix.lower() not in SUFFIXES:
             raise InputError(
-                f"{path}: expected {', '.join(SUFFIXES)}, not {path.suffix or 'no ending'}"
+                f"{path}: expected {', '.join(SUFFIXES)}, got {path.suffix or 'no ending'}"
             )
     if given.results is not None:
         folder = context.roots.input(given.results, "folder")
@@ -186,8 +186,8 @@ def name_elements(files: Sequence[Path], slide: str) -> list[tuple[str, Path]]:
         key = (stem.lstrip("_") or "file", path.suffix.lower())
         if key in held:
             raise InputError(
-                f'{held[key]} and {path} would both be named "{key[0]}"; list only one in files, '
-                "or rename one"
+                f'{held[key]} and {path} would both be named "{key[0]}"; list only one of them in '
+                "files, or rename one"
             )
         held[key] = path
     return [(stem, path) for (stem, _), path in held.items()]

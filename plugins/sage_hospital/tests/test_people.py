@@ -312,7 +312,7 @@ def test_of_two_who_decide_at_once_one_is_told_that_the_other_did(
     applied = [who for who, answer in answers.items() if answer.status_code == 200]
     assert len(applied) == 1
     (other,) = kinds.keys() - applied
-    assert "is being worked on already" in answers[other].json()["error"]
+    assert "is already in progress" in answers[other].json()["error"]
     assert [(item["type"], item["reviewers"]) for item in begun] == [
         (kinds[applied[0]]["type"], applied)
     ]

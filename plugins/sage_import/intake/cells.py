@@ -81,7 +81,8 @@ def _decimals(table: RawTable, own: list[Column], said: Corrections) -> list[Gue
             odd = next(c for c in rare if decimal_votes(Counter([c]))[0 if whole == "." else 1])
             raise InputError(
                 f"{table.origin}, line {column.line_of(odd, table.lines)}: {column.name} contains "
-                f"{odd!r} among numbers with a decimal {whole!r}; write all of them the same way"
+                f"{odd!r}, but other numbers use {whole!r} as the decimal separator; use "
+                "only one of them"
             )
     if comma or point:
         evidence = f"{point:,} numbers use a point, {comma:,} a comma"
@@ -108,8 +109,8 @@ def _dates(table: RawTable, own: list[Column], said: Corrections) -> list[Guess]
             odd = next(cell for cell in known if date_votes(Counter([cell]))[rare])
             raise InputError(
                 f"{table.origin}, line {column.line_of(odd, table.lines)}: {odd} in {column.name} "
-                "does not match the order of day and month in most dates; correct it, or write "
-                "dates as 2019-03-31"
+                "does not match the day and month order of most dates; correct it, or "
+                "write dates as 2019-03-31"
             )
     clear = {"dmy" if days else "mdy" for days, months, _ in votes.values() if days or months}
     open_ones = [column for column in dated if votes[column.name][2]]
@@ -169,5 +170,6 @@ def _require_calendar(table: RawTable, column: Column) -> None:
         if looks_like_date(cell) and column.date_of(cell) is None:
             raise InputError(
                 f"{table.origin}, line {column.line_of(cell, table.lines)}: {cell} in "
-                f"{column.name} is not a calendar date when read as {column.order}; correct it"
+                f"{column.name} is not a valid date when read as {column.order}; correct "
+                "it"
             )

@@ -104,13 +104,13 @@ class Variables:
             raise InputError(f"--set {column.name}.kind: the column contains no numbers")
         if kind == "ordinal" and not (found.values or column.numeric):
             raise InputError(
-                f"--set {column.name}.kind: give the order of its levels, "
+                f"--set {column.name}.kind: specify the order of its levels, "
                 f"{column.name}.order={'<'.join(sorted(column.counts))[:80]}"
             )
         if kind == "binary" and len(column.counts) != 2:
             raise InputError(
                 f"--set {column.name}.kind: the column has {len(column.counts)} "
-                "values, and binary requires 2"
+                "values, but binary requires 2"
             )
         values = found.values if kind == "ordinal" else {}
         return Levels(kind, "as set", values, found.drops_others)

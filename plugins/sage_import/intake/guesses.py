@@ -163,10 +163,10 @@ def read_corrections(settings: Iterable[str]) -> Corrections:
             found.columns.setdefault(owner, {})[field] = value
         else:
             raise InputError(
-                f"--set {key[:60]}: unknown key. Keys of the cohort: {', '.join(WHOLE)}. Keys of "
-                f"an endpoint: {', '.join(OF_ENDPOINT)} (OS.time names the endpoint, too). Keys of "
-                f"a column: {', '.join(f'COLUMN.{field}' for field in OF_COLUMN)}. The ID column "
-                "of a file: id.FILE"
+                f"--set {key[:60]}: unknown key. Cohort keys: {', '.join(WHOLE)}. Endpoint "
+                f"keys: {', '.join(OF_ENDPOINT)} (OS.time also names the endpoint). "
+                f"Column keys: {', '.join(f'COLUMN.{field}' for field in OF_COLUMN)}. ID "
+                "column in a file: id.FILE"
             )
     _check(found)
     return found

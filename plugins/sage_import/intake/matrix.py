@@ -98,7 +98,7 @@ def parse_matrix(path: Path, text: str, delimiter: str, *, certain: bool = True)
     if len(numeric) < fewest or (not raw and len(numeric) < 0.5 * (len(header) - 1)):
         if certain:
             raise InputError(
-                f"{path.name}: not a matrix of numbers; check that the download is complete"
+                f"{path.name}: not a numeric matrix; check that the download is complete"
             )
         return None
     first = [row[0] for row in body]
@@ -328,7 +328,8 @@ def _counts(path: Path) -> tuple[list[str], list[str]]:
     for line in kept:
         if not line[at].isdigit():
             raise InputError(
-                f"{path.name}: the count of {line[1][:30]} is {line[at][:20]!r}, not a whole number"
+                f"{path.name}: the count for {line[1][:30]} is {line[at][:20]!r}, not a whole "
+                "number"
             )
     return [line[1] for line in kept], [line[at] for line in kept]
 

@@ -284,7 +284,10 @@ def _codes_as_set(name: str, event: Column, fields: dict[str, str]) -> Coding | 
     for key in SIDES:
         sides[key] = sides[key] or rest
         if not sides[key]:
-            raise InputError(f"--set {name}.event: all codes of {event.name} are on one side")
+            raise InputError(
+                f"--set {name}.event: the codes in {event.name} must include both events and "
+                "censored"
+            )
     return Coding(sides["event"], sides["censored"], make_guess("event", "event", "", "", "given"))
 
 

@@ -106,7 +106,7 @@ class Proposal:
         ]
         if asked:
             raise InputError(
-                "the files leave open "
+                "the files are ambiguous about "
                 + ("this" if len(asked) == 1 else f"{len(asked)} things")
                 + ", and a wrong guess could reverse the results; answer with --set KEY=VALUE:\n  "
                 + "\n  ".join(asked)

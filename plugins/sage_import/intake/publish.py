@@ -38,13 +38,13 @@ def publish(proposal: Proposal, folder: Path, *, force: bool = False) -> list[Fi
     proposal.require_answers()
     spec = proposal.spec
     if spec is None:
-        raise InputError("there is no cohort to write")
+        raise InputError("no cohort to write")
     _require_free(folder, force=force)
     text = render_toml(proposal)
     if CohortSpec.model_validate(tomllib.loads(text)) != spec:
         raise InputError(
             f"{folder}: the description cannot be read back correctly; please report the column "
-            "names of the files"
+            "names in the files"
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     stage = folder.parent / f".{folder.name}.{os.getpid()}-{secrets.token_hex(4)}.part"

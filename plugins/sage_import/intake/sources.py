@@ -95,7 +95,7 @@ def read_sources(paths: Iterable[Path], said: Corrections, unpacked: Path) -> So
     found = Sources()
     for path in paths:
         if not path.exists():
-            raise InputError(f"{path}: no such file or folder")
+            raise InputError(f"{path}: file or folder not found")
         found.name = found.name or path.name.split(".")[0]
         folder = path
         if path.is_file() and path.suffix.lower() == ".zip":
@@ -107,10 +107,10 @@ def read_sources(paths: Iterable[Path], said: Corrections, unpacked: Path) -> So
             _file(path, said, found)
     found.tables = _stack(found.tables)
     if len(found.tables) > MOST_TABLES:
-        raise InputError(f"{len(found.tables)} tables; give at most {MOST_TABLES} of the files")
+        raise InputError(f"{len(found.tables)} tables found; give at most {MOST_TABLES} of them")
     if not found.tables:
         what = "only expression or no table" if found.matrices else "no table"
-        raise InputError(f"{what} in the input: give a file with one row per patient")
+        raise InputError(f"{what} in the input; give a file with one row per patient")
     return found
 
 
@@ -157,7 +157,7 @@ def unzip(path: Path, folder: Path) -> None:
                     )
                 if stat.S_ISLNK(item.external_attr >> 16):
                     raise InputError(
-                        f"{path}: {item.filename[:80]!r} is a link; pack the file itself"
+                        f"{path}: {item.filename[:80]!r} is a link; archive the file itself"
                     )
                 if item.flag_bits & 1:
                     raise InputError(f"{path}: password-protected; unpack it first")
@@ -456,7 +456,7 @@ def _cases(path: Path) -> RawTable:
         or not all(isinstance(case, dict) for case in cases)
         or not cases
     ):
-        raise InputError(f"{path.name}: not a list of cases as exported by GDC")
+        raise InputError(f"{path.name}: not a list of cases exported from GDC")
     if len(cases) > MOST_ROWS:
         raise InputError(f"{path.name}: more than {MOST_ROWS:,} cases")
     flat = [dict(_flat(case)) for case in cases]
@@ -466,7 +466,7 @@ def _cases(path: Path) -> RawTable:
         for number, case in enumerate(flat, start=1)
     ]
     if len(names) < 2:
-        raise InputError(f"{path.name}: its cases have fewer than two fields")
+        raise InputError(f"{path.name}: the cases have fewer than two fields")
     table = build_table([(0, names), *rows], _name(path.name), path.name)
     table.sha256 = hash_file(path)
     return table

@@ -73,7 +73,9 @@ def decode(data: bytes, origin: str, given: str | None) -> tuple[str, Guess]:
         try:
             text = data.decode(given)
         except (LookupError, UnicodeDecodeError) as error:
-            raise InputError(f"{origin}: not {given} ({error}); try another encoding") from None
+            raise InputError(
+                f"{origin}: not valid {given} ({error}); try another encoding"
+            ) from None
         return _plain(text, origin), _encoding(given, "as set", "given")
     for mark, name in (
         (b"\xef\xbb\xbf", "utf-8-sig"),
@@ -113,8 +115,8 @@ def _decoded_as(
         text = data.decode(name)
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{origin}: starts as {name}, but byte {error.start} is invalid; save the file again "
-            "as UTF-8"
+            f"{origin}: the first bytes indicate {name}, but byte {error.start} is invalid; save "
+            "the file again as UTF-8"
         ) from None
     return _plain(text.removeprefix("\ufeff"), origin), _encoding(name, evidence, confidence)
 
@@ -166,11 +168,11 @@ def detect_delimiter(text: str, origin: str, given: str | None) -> tuple[str, Gu
     if not scores:
         if lines and not any(sign in lines[0] for sign in DELIMITERS):
             raise InputError(
-                f"{origin}: only one column. A cohort needs an identifier and an outcome or a "
+                f"{origin}: only one column. A cohort requires an identifier and an outcome or a "
                 "variable; if fields are delimited differently, set delimiter"
             )
         raise InputError(
-            f"{origin}: no delimiter (tab , ; |) splits its lines into equal numbers of fields; "
+            f"{origin}: no delimiter (tab , ; |) splits the lines into equal numbers of fields; "
             "set delimiter, or export the file again"
         )
     _, usual, sign, times, looked = max(scores)
@@ -200,8 +202,8 @@ def parse_table(
         for fields in reader:
             if len(fields) > MOST_COLUMNS:
                 raise InputError(
-                    f"{origin}, line {reader.line_num}: {len(fields):,} columns; a table of "
-                    f"patients may have at most {MOST_COLUMNS:,}"
+                    f"{origin}, line {reader.line_num}: {len(fields):,} columns; a patient "
+                    f"table may have at most {MOST_COLUMNS:,}"
                 )
             if (
                 fields
@@ -219,7 +221,7 @@ def parse_table(
                 )
     except csv.Error as error:
         raise InputError(
-            f"{origin}, line {reader.line_num}: a field has no end or is longer than "
+            f"{origin}, line {reader.line_num}: a field is unterminated or longer than "
             f"{LONGEST_FIELD:,} characters ({error}); look for an unclosed quotation mark"
         ) from None
     names = [cell.strip() for cell in columns.split(",")] if columns else None
@@ -466,7 +468,7 @@ def _require_names(header: list[str], origin: str) -> None:
     barcodes = [cell for cell in filled if re.match(r"^TCGA-\w\w-\w{4}", cell)]
     if filled and (len(numbers) > len(filled) / 2 or (numbers and barcodes)):
         raise InputError(
-            f"{origin}: its first line contains values ({', '.join(filled[:4])}) instead of "
+            f"{origin}: the first line contains values ({', '.join(filled[:4])}) instead of "
             "names; add a header line, or set columns=NAME,NAME,…"
         )
 

@@ -131,7 +131,7 @@ def test_an_entity_bomb_in_a_workbook_is_not_expanded(tmp_path: Path) -> None:
         (GOOD.replace("P3,", "P\x003,").encode(), "line 5: contains a NUL byte"),
         (b"patient," + b",".join(b"c%d" % n for n in range(1_000_000)) + b"\n" + b"1," * 1_000_000,
          "columns"),
-        (GOOD.replace("P3,", '"P3,').encode(), "has no end|column names"),
+        (GOOD.replace("P3,", '"P3,').encode(), "is unterminated|column names"),
         (b"patient,age\nP1," + b"x" * 300_000 + b"\nP2,1\n", "larger than"),
         (b"", "no rows|one column|no delimiter|empty"),
         (b"\xff\xfe\x00", "utf-16"),

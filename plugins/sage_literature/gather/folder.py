@@ -49,7 +49,7 @@ class CorpusFolder:
         if not self.state.is_dir() and self.root.is_dir() and any(self.root.iterdir()):
             raise InputError(
                 f"{self.root} contains files that are not from `sage literature gather`; choose "
-                "a new folder with --out, and give both to `sage kg build`"
+                "a new folder with --out, and pass both folders to `sage kg build`"
             )
         self.state.mkdir(parents=True, exist_ok=True)
         with (self.state / "lock").open("a") as lock:

@@ -125,13 +125,13 @@ class FullTexts:
                 return RefusedText(source=place, reason="has no open full text of the paper")
             raise SourceChanged(place, "returned a web page instead of XML")
         if start and not body.rstrip().endswith(b">"):
-            raise SourceChanged(place, "returned a truncated answer")
+            raise SourceChanged(place, "returned a truncated response")
         try:
             documents = list(read_xml(Path("article"), body)) if start else []
             license_ = license_name(read_license(body) or found.license) if documents else ""
         except SourceError as problem:
             if "Premature end" in str(problem):
-                raise SourceChanged(place, "returned a truncated answer") from None
+                raise SourceChanged(place, "returned a truncated response") from None
             lacking = "neither JATS" in str(problem) or "without abstract" in str(problem)
             reason = "has no open full text of the paper" if lacking else str(problem)
             return RefusedText(source=place, reason=reason)

@@ -64,7 +64,7 @@ class OpenAlex:
         if self._refused:
             raise Unavailable(
                 self.name,
-                "requires a key, which is free (openalex.org): set services.openalex_key in "
+                "requires a free API key (openalex.org); set services.openalex_key in "
                 "sage.toml, or OPENALEX_API_KEY",
             )
         request = Request(

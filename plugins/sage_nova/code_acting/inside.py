@@ -48,7 +48,7 @@ def to_json(value: Any) -> Any:
         return str(value)
     if isinstance(value, set | frozenset | tuple):
         return list(value)
-    raise TypeError(f"a tool does not accept a {type(value).__name__}")
+    raise TypeError(f"a tool does not accept values of type {type(value).__name__}")
 
 
 def truncate(text: str, limit: int) -> str:

@@ -126,7 +126,7 @@ def test_a_model_of_an_earlier_session_is_never_run(
     call += " level0_mpp_of_imgs=0.5, weights='/inputs/files/m.pt')"
     made = session(tools, tmp_path, image, earlier / "files")
     acted = ask(made, "What is there?", [call], trace=Trace())
-    assert "in the folder of a session" in errors(acted)[0]
+    assert "in a session or run folder" in errors(acted)[0]
 
 
 def test_what_a_program_may_not_do_is_said_and_leaves_nothing(

@@ -40,7 +40,7 @@ def _load_blip(path: Any) -> Any:
             str(path), local_files_only=True, trust_remote_code=False
         )
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: its tokenizer cannot be loaded: {error}") from error
+        raise InputError(f"{path}: the tokenizer cannot be loaded: {error}") from error
     side = int(model.config.vision_config.image_size)
     mean, sd = (torch.tensor(part)[None, :, None, None] for part in CLIP)
 
@@ -175,6 +175,6 @@ def prism_report(given: PrismInput, context: ToolContext) -> CaptionWsiResult:
     PRISM is published as code, which is not run.
     """
     raise InputError(
-        "PRISM writes its reports with Python code from its own folder, which SAGE does not run; "
-        "caption_single_wsi_tool describes the clusters of a slide"
+        "PRISM writes its reports with Python code from its model folder, which SAGE does not "
+        "run; caption_single_wsi_tool describes the clusters on a slide"
     )

@@ -147,7 +147,7 @@ class Job:
         """
         found = self.find(name)
         if found is None:
-            raise InputError(f"the job {self.name} has no {name}: {remedy}{ELSEWHERE}")
+            raise InputError(f"job {self.name} has no {name}: {remedy}{ELSEWHERE}")
         return found
 
 
@@ -162,7 +162,10 @@ def check_unique(names: list[str], folder: str) -> None:
     """Raise `InputError` if two files have the same stem, under which results are stored."""
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f'{folder}: two files are called "{twice}", and results use that name')
+        raise InputError(
+            f'{folder}: two files are named "{twice}", but results use the file name; rename one '
+            "file"
+        )
 
 
 @contextlib.contextmanager

@@ -56,7 +56,7 @@ def list_slides(
         wanted = frozenset("." + word.lower().lstrip(".") for word in extensions)
         if unknown := sorted(wanted - SLIDE_SUFFIXES):
             known = ", ".join(sorted(SLIDE_SUFFIXES))
-            raise InputError(f"{unknown[0]} is not a slide's file suffix; known: {known}")
+            raise InputError(f"unknown slide file suffix {unknown[0]}; known suffixes: {known}")
     return sorted(
         path
         for path in (folder.rglob("*") if nested else folder.glob("*"))
@@ -79,7 +79,9 @@ class NamesInput(JobInput):
         """Return the names to check; raises `InputError` if any is not a valid file name."""
         for name in self.wsis:
             if not NAME.match(name):
-                raise InputError(f"wsis: {name[:80]!r} is not the name of a slide without suffix")
+                raise InputError(
+                    f"wsis: {name[:80]!r} must be a slide name without the file suffix"
+                )
         return [name for name in self.wsis if name not in set(self.skip_wsi_to_check)]
 
 

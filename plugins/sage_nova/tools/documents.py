@@ -85,13 +85,15 @@ def _make_retriever(package: str) -> object:
     def retrieve(given: DocsInput, context: ToolContext) -> DocsResult:
         if given.docs is None:
             raise InputError(
-                f"{package}_docs_retriever requires the documentation: git clone {address} (or "
-                "download its pages) into a readable folder, and give docs=FOLDER"
+                f"{package}_docs_retriever requires the documentation; run git clone {address} (or "
+                "download its pages) into a readable folder, and set docs=FOLDER"
             )
         folder = context.input(given.docs, "folder")
         found, files = _read_passages(folder)
         if not found:
-            raise InputError(f"{given.docs}: contains no text ({', '.join(sorted(SUFFIXES))})")
+            raise InputError(
+                f"{given.docs}: contains no text files ({', '.join(sorted(SUFFIXES))})"
+            )
         passages = []
         for i, score in rank(given.query, [text for _, _, text in found])[: given.k]:
             path, start, text = found[i]

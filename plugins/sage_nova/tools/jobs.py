@@ -337,9 +337,7 @@ def extract_patch_features(given: PatchFeaturesInput, context: ToolContext) -> P
         held = job.need(f"{folder}/patches/{slide.name}_patches.h5", remedy)
         corners, attributes = read_coords(held)
         if not len(corners):
-            raise InputError(
-                f"{slide.path}: no patch has enough tissue, so there is nothing to encode"
-            )
+            raise InputError(f"{slide.path}: no patch contains enough tissue to encode")
         side = int(attributes["patch_size_level0"])
         features = encode_squares(slide, corners, side, name, given, context)
         sizes.append(features.shape[1])
@@ -488,7 +486,7 @@ def create_heatmaps(given: HeatmapInput, context: ToolContext) -> HeatmapResult:
             found = dataset(stored, given.scores_key, file)
             scores = np.asarray(found[()], dtype=np.float64).ravel()
         if len(scores) != len(corners):
-            raise InputError(f"{file}: {len(scores)} scores for {len(corners)} patches")
+            raise InputError(f"{file}: got {len(scores)} scores for {len(corners)} patches")
         if not np.isfinite(scores).all():
             raise InputError(f"{file}: {given.scores_key} has values that are not finite")
         shown = rankdata(scores) / len(scores) if given.normalize else scores

@@ -114,7 +114,7 @@ def read_image(path: str, context: ToolContext) -> Any:
         if slide.width * slide.height > 64_000_000:
             raise InputError(
                 f"{path}: {slide.width} x {slide.height} px is too large for a region of interest; "
-                "cut a part with read_rectangle_region_from_wsi_tool"
+                "extract a smaller part with read_rectangle_region_from_wsi_tool"
             )
         return slide.read(0, 0, slide.width, slide.height)
 

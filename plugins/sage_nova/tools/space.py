@@ -73,9 +73,7 @@ def reduce_space(given: ReduceInput, context: ToolContext) -> ReduceResult:
     table = store.get_element(held, "features", given.patch_features_key)
     features = np.asarray(table.X, dtype=np.float64)
     if len(features) < 5:
-        raise InputError(
-            f"{len(features)} tiles are too few; at least 5 are needed for a reduction"
-        )
+        raise InputError(f"too few tiles ({len(features)}); a reduction requires at least 5")
     spread = features.std(axis=0) if given.scale_data else np.ones(features.shape[1])
     scaled = (features - features.mean(axis=0)) / np.where(spread > 1e-9, spread, 1.0)
     pca = PCA(min(COMPONENTS, len(scaled) - 1, scaled.shape[1]), random_state=given.seed)
@@ -142,7 +140,7 @@ def _reduce_umap(reduced: Any, neighbors: int, seed: int) -> Any:
         umap: Any = importlib.import_module("umap")
     except ImportError:
         raise InputError(
-            "compute_umap requires the package umap-learn (BSD): pip install umap-learn; "
+            "compute_umap requires the umap-learn package (BSD): pip install umap-learn; "
             "compute_tsne and compute_pca work without it"
         ) from None
     count = min(neighbors, len(reduced) - 1)
@@ -351,7 +349,9 @@ def visualize_wsi(given: ShowInput, context: ToolContext) -> PictureResult:
 
     slide, job = given.open(context)
     if given.color_tiles_by is not None and given.patch_features_key is None:
-        raise InputError("color_tiles_by requires patch_features_key, the table with that column")
+        raise InputError(
+            "color_tiles_by requires patch_features_key, the table that contains the column"
+        )
     picture = slide.thumbnail(given.max_px)
     legend: dict[str, Any] = {}
     if given.add_contours or given.add_tiles or given.color_tiles_by:
@@ -370,7 +370,7 @@ def visualize_wsi(given: ShowInput, context: ToolContext) -> PictureResult:
                 if given.color_tiles_by not in table.obs:
                     have = ", ".join(table.obs.columns)
                     raise InputError(
-                        f'column "{given.color_tiles_by}" not found in obs (columns: {have})'
+                        f'unknown obs column "{given.color_tiles_by}"; available columns: {have}'
                     )
                 labels = table.obs[given.color_tiles_by].astype(str).to_numpy()
             picture, colors = draw_tiles(slide, picture, tiles, labels, given.tissue_id)
@@ -457,7 +457,8 @@ def visualize_clusters(given: ClustersInput, context: ToolContext) -> PictureRes
     space = next((name for name in ("X_umap", "X_tsne", "X_pca") if name in table.obsm), None)
     if space is None:
         raise InputError(
-            "the features are not reduced; run reduce_single_wsi_patch_feature_space_tool first"
+            "the features have not been reduced; first run "
+            "reduce_single_wsi_patch_feature_space_tool"
         )
     names = given.cluster_labels_key or {}
     clusters = [str(name) for name in table.obs[key].cat.categories]

@@ -70,7 +70,7 @@ def get_element(store: Any, kind: str, key: str) -> Any:
     held = getattr(store, part)
     if key not in held:
         have = ", ".join(held) or "none"
-        raise InputError(f'the store has no {part} "{key}" (existing: {have}); run {maker} first')
+        raise InputError(f'the store has no {part} "{key}" (available: {have}); run {maker} first')
     return held[key]
 
 

@@ -32,7 +32,7 @@ def read_table(path: str, context: ToolContext, needed: list[str]) -> Any:
         raise InputError(f"{path}: not a readable CSV file: {error}") from error
     if lack := [name for name in needed if name not in table.columns]:
         have = ", ".join(map(str, table.columns[:30]))
-        raise InputError(f"{path}: column {lack[0]} not found. Columns: {have}")
+        raise InputError(f"{path}: unknown column {lack[0]}; available columns: {have}")
     return table
 
 
@@ -86,7 +86,7 @@ def prepare_metadata(given: MetadataInput, context: ToolContext) -> MetadataResu
         raise InputError(f"{given.metadata_path}: column {case} not found")
     if given.label_column in (given.slide_id_column, case, "case_id", "slide_id"):
         raise InputError(
-            f"{given.label_column} identifies slides or cases, so it cannot be a label"
+            f"{given.label_column} identifies slides or cases, so it cannot be used as a label"
         )
     warnings = [] if case else ["no column with cases: each slide counts as a separate case"]
     suffix = re.compile(r"\.(svs|tiff?|ndpi|scn|mrxs|bif|czi|png|jpe?g)$", re.IGNORECASE)
@@ -182,14 +182,16 @@ def create_splits(given: SplitsInput, context: ToolContext) -> SplitsResult:
     table = read_table(path, context, ["case_id", "slide_id", cats])
     ratios = given.split_ratios or [0.8, 0.2]
     if min(ratios) <= 0 or abs(sum(ratios) - 1) > 1e-6:
-        raise InputError(f"split_ratios {ratios}: shares must be above 0 and sum to 1")
+        raise InputError(f"split_ratios must be above 0 and sum to 1, got {ratios}")
     if given.split_ratios is not None and given.split_method != "montecarlo":
         raise InputError(f"split_ratios applies to montecarlo, not to {given.split_method}")
     cases = table["case_id"].astype(str).to_numpy()
     least = int(table.groupby(cats)["case_id"].nunique().min())
     need = len(set(cases)) if given.split_method != "stratifiedkfold" else least
     if given.split_method != "montecarlo" and need < given.n_folds:
-        raise InputError(f"{path}: only {need} cases of the rarest class for {given.n_folds} folds")
+        raise InputError(
+            f"{path}: the rarest class has only {need} cases for {given.n_folds} folds"
+        )
     seed, count = given.random_seed, given.n_folds
     splitter: Any = {
         "kfold": lambda: GroupKFold(count, shuffle=True, random_state=seed),
@@ -314,7 +316,7 @@ def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
     classes = int(table[cats].max()) + 1
     if classes < 2 or not np.array_equal(sorted(table[cats].unique()), np.arange(classes)):
         raise InputError(
-            f"{given.splits_path}: {cats} must contain 0, 1, ... of two or more classes"
+            f"{given.splits_path}: {cats} must contain codes 0, 1, ... for two or more classes"
         )
     device = choose_device(given.device, context.device)
     root = f"{given.job_dir}/{given.label_column}_classification/ABMIL"
@@ -328,7 +330,7 @@ def train_test_mil(given: MilInput, context: ToolContext) -> MilResult:
         last = "test" if (words == "test").any() else "val"
         parts = [table[words == "train"], table[words == last]]
         if parts[0][cats].nunique() < 2 or parts[1].empty:
-            raise InputError(f"{given.splits_path}: {fold} has a single class or an empty test")
+            raise InputError(f"{given.splits_path}: {fold} has only one class or an empty test set")
         names, labels = parts[0]["slide_id"].astype(str).tolist(), parts[0][cats].tolist()
 
         def report(share: float, number: int = number) -> None:

@@ -41,7 +41,7 @@ def _make_texts(classes: list[str], prompts: list[str] | None) -> list[str]:
     Raises `InputError` if the numbers of prompts and classes differ.
     """
     if prompts is not None and len(prompts) != len(classes):
-        raise InputError(f"{len(prompts)} prompts for {len(classes)} classes")
+        raise InputError(f"got {len(prompts)} prompts for {len(classes)} classes")
     return prompts or [TEMPLATE.format(name) for name in classes]
 
 
@@ -129,15 +129,15 @@ def score_texts(
     if encoder not in (given.text_encoder, "conch_v1" if given.text_encoder == "conch" else "plip"):
         raise InputError(
             f'features "{given.patch_features_key}" come from '
-            f"{encoder or 'an unknown encoder'} and texts from {given.text_encoder}, so they "
-            "cannot be compared; extract the features with the same model"
+            f"{encoder or 'an unknown encoder'} and texts from {given.text_encoder}, so "
+            "they cannot be compared; extract the features with the text encoder's model"
         )
     model = load_text_encoder(given.text_encoder, given, context)
     words, features = model.embed_texts(texts), np.asarray(table.X, dtype=np.float32)
     if words.shape[1] != features.shape[1]:
         raise InputError(
-            f"features have dimension {features.shape[1]} but texts {words.shape[1]}; the "
-            "weights differ"
+            f"features have dimension {features.shape[1]}, but text embeddings have "
+            f"{words.shape[1]}; they come from different weights"
         )
     features = model.project(features)
     if not dot:
@@ -158,7 +158,7 @@ def make_score_table(tiles: Any, scores: Any, texts: list[str]) -> dict[str, Any
         "side_level0": np.full(len(tiles), store.tile_side(tiles)),
     }
     if taken := sorted(set(texts) & set(columns)):
-        raise InputError(f'"{taken[0]}" is already a column of the table; change the text')
+        raise InputError(f'"{taken[0]}" is already a column in the table; use a different text')
     return columns | {name: scores[:, i].astype(np.float64) for i, name in enumerate(texts)}
 
 

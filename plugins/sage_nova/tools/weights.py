@@ -118,8 +118,8 @@ def find_weights(
         return _find_cached(given.hub)
     if given.weights is None:
         raise InputError(
-            f"{what} requires its weights: get them from {source} under their license and pass "
-            f"{how}; nothing is downloaded here"
+            f"{what} requires its weights; obtain them from {source} under their license and pass "
+            f"{how}; SAGE does not download them"
         )
     return context.model(given.weights)
 
@@ -132,12 +132,12 @@ def stamp_files(path: Path) -> tuple[tuple[str, int, int], ...]:
 
 def _find_cached(hub: str) -> Path:
     if not REPO.match(hub):
-        raise InputError(f"hub={hub[:120]!r} is not a model's name; use OWNER/NAME")
+        raise InputError(f"hub={hub[:120]!r} is not a model name; use OWNER/NAME")
     try:
         from huggingface_hub import try_to_load_from_cache
     except ImportError:
         raise InputError(
-            'hub= requires the package huggingface_hub: pip install "sage-pathology[models]"'
+            'hub= requires the huggingface_hub package: pip install "sage-pathology[models]"'
         ) from None
     for file in ("config.json", "model.safetensors", "pytorch_model.bin"):
         found = try_to_load_from_cache(hub, file)
@@ -196,7 +196,7 @@ class Graph:
             return np.asarray(first.float().cpu().numpy(), dtype=np.float32)
         except Exception as error:
             reason = " ".join(str(error).split())[-300:]
-            raise InputError(f"{self.path}: fails on its input: {reason}") from error
+            raise InputError(f"{self.path}: failed on its input: {reason}") from error
 
 
 def load_patch_encoder(
@@ -217,7 +217,7 @@ def load_patch_encoder(
     spec = SPECS[name]
     if spec.loader == "handcrafted":
         if given.weights is not None or given.hub is not None:
-            raise InputError("the encoder handcrafted has no weights; omit them")
+            raise InputError("encoder handcrafted has no weights; omit them")
         own = load_encoder(spec, None, "cpu", mpp)
         return lambda patches: own.encode(own.stack(list(patches)))
     how = AS_GRAPH if name == "conch_v15" else AS_FOLDER
@@ -244,8 +244,8 @@ def _load_encoder(name: str, spec: EncoderSpec, path: Path, device: str) -> Any:
             if out.shape != (len(pixels), spec.dimension):
                 raise InputError(
                     f"{path}: the output has shape {out.shape} for {len(pixels)} patches, but "
-                    f"{name} outputs {(len(pixels), spec.dimension)}; this is another model's "
-                    "graph"
+                    f"{name} outputs {(len(pixels), spec.dimension)}; the graph belongs "
+                    "to another model"
                 )
             return out
 

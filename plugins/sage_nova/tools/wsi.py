@@ -228,7 +228,7 @@ def find_regions(slide: Slide, min_area_um2: float) -> tuple[Any, list[str]]:
         parts = [p for p in getattr(valid, "geoms", [valid]) if p.geom_type == "Polygon"]
         shapes.append(max(parts, key=lambda part: part.area))
     if not shapes:
-        raise InputError(f"{slide.path}: no tissue found, so there is nothing to store")
+        raise InputError(f"{slide.path}: no tissue found to store")
     rows = [measure_region(shape) for shape in shapes]
     columns = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     columns = {"tissue_id": np.arange(len(shapes)), **columns}
@@ -598,7 +598,7 @@ def read_zarr(given: ReadInput, context: ToolContext) -> ReadResult:
     found = next((i for i in infos if given.key in (i.key, f"{i.kind}/{i.key}")), None)
     if found is None:
         have = ", ".join(info.key for info in infos) or "nothing"
-        raise InputError(f'{given.path}: element "{given.key}" not found (elements: {have})')
+        raise InputError(f'{given.path}: unknown element "{given.key}"; available elements: {have}')
     frame = make_frame(held[found.key])
     result.total_rows = len(frame)
     part = frame.iloc[given.start : given.start + given.rows]

@@ -220,7 +220,9 @@ def test_a_damaged_file_is_refused_and_what_came_before_is_kept(
 
 def test_a_changed_answer_names_the_field(api: tuple[Api, str], tmp_path: Path) -> None:
     api[0].broken = "/gdc/cases"
-    with pytest.raises(FaultError, match='GDC has changed: its answer has no field "pagination"'):
+    with pytest.raises(
+        FaultError, match='GDC has changed: the field "pagination" is missing from its response'
+    ):
         get(api, tmp_path / "blca")
     assert not list((tmp_path / "blca").glob("*.csv"))
 

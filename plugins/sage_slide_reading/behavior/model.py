@@ -104,7 +104,9 @@ def shipped_model() -> Path:
     """
     folder = data_folder("models") / "behavior"
     if not (folder / WEIGHTS).is_file():
-        raise InputError("this installation has no behavior model; give one (sage reading train)")
+        raise InputError(
+            "this installation has no behavior model; train a model with sage reading train"
+        )
     return folder
 
 
@@ -150,7 +152,7 @@ class BehaviorModel:
         if not path.is_file():
             raise InputError(f"{folder}: {WEIGHTS} not found; sage reading train writes it")
         if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path}: larger than any behavior model")
+            raise InputError(f"{path}: too large for a behavior model")
         try:
             with safe_open(path, framework="numpy") as file:
                 values = json.loads((file.metadata() or {}).get("card", "{}"))
@@ -158,7 +160,7 @@ class BehaviorModel:
             net = RegionNet(len(self.card.behaviors), len(self.card.bins), self.card.widths)
             tensors = {name: value.float() for name, value in load_file(path).items()}
             if not all(torch.isfinite(value).all() for value in tensors.values()):
-                raise InputError(f"{path}: damaged weights: not finite")
+                raise InputError(f"{path}: damaged weights: values are not finite")
             missing, unknown = net.load_state_dict(tensors, strict=False)
         except ValidationError as error:
             raise InputError(

@@ -134,7 +134,7 @@ def card_of(examples: Sequence[Example], settings: TrainSettings, source: str) -
         If the recordings contain nothing that a model could learn.
     """
     if not examples:
-        raise InputError("the sessions contain no regions: nobody stayed, panned or peeked")
+        raise InputError("the sessions contain no regions with stays, pans or peeks")
     every = [a for e in examples for s in e.visits.values() for visits in s for a in visits]
     bins = tuple(sorted(bin_ for bin_, _ in Counter(a.bin for a in every).most_common(8)))
     digest = hashlib.sha256()
@@ -297,8 +297,8 @@ def split_patients(examples: Sequence[Example], folds: int, seed: int) -> list[s
     patients = sorted({example.patient for example in examples})
     if not 2 <= folds <= len(patients):
         raise InputError(
-            f"{folds} folds need at least {max(2, folds)} patients, but there are "
-            f"{len(patients)}; use fewer --folds, or 0 to skip the measurement"
+            f"{folds} folds require at least {max(2, folds)} patients, but there are only "
+            f"{len(patients)}; use fewer --folds, or 0 to skip the evaluation"
         )
     order = generator(seed, PURPOSE, 1).permutation(len(patients))
     groups = [{patients[place] for place in order[fold::folds]} for fold in range(folds)]
@@ -306,8 +306,8 @@ def split_patients(examples: Sequence[Example], folds: int, seed: int) -> list[s
         shown = {example.patient for example in examples if example.visits.get(task)}
         if any(shown <= group for group in groups):
             raise InputError(
-                f'"{task}" was shown on slides of too few patients ({len(shown)}) for the folds; '
-                "record more sessions, or use --folds 0"
+                f'"{task}" was recorded on slides from too few patients ({len(shown)}) for the '
+                "folds; record more sessions, or use --folds 0"
             )
     return groups
 

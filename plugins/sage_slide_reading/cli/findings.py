@@ -20,7 +20,7 @@ def measure(
     cohort: Annotated[
         str, typer.Argument(metavar="COHORT", help="Cohort folder or name, or - for none.")
     ],
-    slides: Annotated[Path, typer.Option(help="Folder of slides, or a single slide.")],
+    slides: Annotated[Path, typer.Option(help="Slide folder, or a single slide.")],
     questions: Annotated[
         list[str],
         typer.Option(
@@ -29,15 +29,15 @@ def measure(
         ),
     ],
     define: Annotated[
-        Path | None, typer.Option(help="File of measurements, one formula per line.")
+        Path | None, typer.Option(help="File with measurements, one formula per line.")
     ] = None,
     suite: Annotated[
-        SuiteName, typer.Option(help="Measurements defined by rule; replaced by --define.")
+        SuiteName, typer.Option(help="Suite of generated measurements; replaced by --define.")
     ] = "standard",
     out: Annotated[Path, typer.Option(help="Folder for states, maps and tables.")] = Path("read"),
     mpp: Annotated[
         float | None,
-        typer.Option(help="µm per pixel of slides whose files do not state it.", min=0.01),
+        typer.Option(help="µm per pixel for slides whose files do not specify it.", min=0.01),
     ] = None,
     workers: Annotated[
         str, typer.Option(help='Number of processes, or "pool", "ray", or "ray://host:port".')
@@ -68,15 +68,15 @@ def measure(
 
 
 def import_reading(
-    file: Annotated[Path, typer.Argument(help="File reading.json of `sage reading read`.")],
+    file: Annotated[Path, typer.Argument(help="reading.json file written by `sage reading read`.")],
     out: Annotated[
         Path, typer.Option(help="Folder for maps, with one subfolder per slide.")
     ] = Path("maps"),
     slide: Annotated[
-        str | None, typer.Option(help="Name of the slide; default: the reading's.")
+        str | None, typer.Option(help="Slide name; default: from the reading.")
     ] = None,
     patient: Annotated[
-        str | None, typer.Option(help="Patient of the slide; default: from the slide's name.")
+        str | None, typer.Option(help="Patient ID for the slide; default: from the slide name.")
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace objects already in the folder.")

@@ -36,19 +36,19 @@ def read_slide(
     eyes: Annotated[
         EyesName,
         typer.Option(
-            help="computed: measurements and rules; clip: your CLIP-type weights navigate; model: "
+            help="computed: measurements and rules; clip: your CLIP-style weights navigate; model: "
             "a vision-language model describes and decides."
         ),
     ] = "computed",
     weights: Annotated[
-        Path | None, typer.Option(help="Folder of a CLIP-type model, for clip and model.")
+        Path | None, typer.Option(help="Folder of a CLIP-style model, for clip and model.")
     ] = None,
     mpp: Annotated[
         float | None, typer.Option(help="µm per pixel, if the file does not state it.")
     ] = None,
     magnification: Annotated[float, typer.Option(help="Magnification of the first round.")] = 5.0,
     patch_px: Annotated[
-        int, typer.Option(help="Side of a patch, in pixels at its magnification.")
+        int, typer.Option(help="Patch side length, in pixels at the patch's magnification.")
     ] = 256,
     rounds: Annotated[int, typer.Option(help="Maximum number of rounds.", min=1, max=20)] = 5,
     single_step: Annotated[
@@ -77,7 +77,7 @@ def read_slide(
     task: Annotated[
         str | None,
         typer.Option(
-            help="o3: behavior of the bank; default: chosen by the model, or else the first."
+            help="o3: behavior from the bank; default: chosen by the model, or else the first."
         ),
     ] = None,
     most: Annotated[
@@ -272,7 +272,7 @@ def make_eyes(
     if name == "clip":
         if weights is None:
             raise InputError(
-                "--eyes clip requires --weights, the folder of a CLIP-type model such as PLIP"
+                "--eyes clip requires --weights, the folder of a CLIP-style model such as PLIP"
             )
         return clip_eyes(weights)
     from sage.run.wiring import make_chat

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     name="sessions",
-    help="Recorded readings of slides: actions, drafts, review, export.",
+    help="Recorded slide readings: actions, drafts, review, export.",
     no_args_is_help=True,
 )
 Sets = Annotated[
@@ -38,7 +38,8 @@ def group() -> None:
 @app.command("sessions")
 def list_sessions(
     folder: Annotated[
-        Path | None, typer.Argument(help="Folder of sessions; default: where `sage serve` records.")
+        Path | None,
+        typer.Argument(help="Session folder; default: the folder in which `sage serve` records."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -146,13 +147,13 @@ def import_log(
     slide: Annotated[Path, typer.Option(help="Slide that was viewed.")],
     out: Annotated[Path, typer.Option(help="Session file to write, *.session.jsonl.")],
     reader: Annotated[str, typer.Option(help="Pseudonym of the reader.")],
-    task: Annotated[str, typer.Option(help="Task of the reader.")] = "",
+    task: Annotated[str, typer.Option(help="Reader's task.")] = "",
     form: Annotated[
         Literal["auto", "openseadragon", "qupath", "asap", "aperio", "session"],
         typer.Option("--format", help="Program that wrote the log."),
     ] = "auto",
     screen: Annotated[
-        str, typer.Option(metavar="WxH", help="Size of the viewer's window, in pixels.")
+        str, typer.Option(metavar="WxH", help="Viewer window size, in pixels.")
     ] = "1920x1080",
     second: Annotated[
         float, typer.Option(min=1e-9, help="Units per second in numeric times: 1000 for ms.")
@@ -177,7 +178,7 @@ def import_log(
     from sage_slide_reading.sessions.imports import read_log
 
     if not out.name.endswith(SUFFIX):
-        raise InputError(f"--out {out}: the name of a session file must end in {SUFFIX}")
+        raise InputError(f"--out {out}: the session file name must end in {SUFFIX}")
     found = re.fullmatch(r"([1-9]\d{1,4})x([1-9]\d{1,4})", screen)
     if not found:
         raise InputError(f"--screen {screen}: expected WIDTHxHEIGHT, such as 1920x1080")
@@ -308,8 +309,8 @@ def review(
         )
     if found.from_scratch_s is not None:
         print_line(
-            f"from scratch, with the reader's way to the region: {found.from_scratch_s:.1f} s per "
-            "round"
+            "from scratch, including the reader's navigation to the region: "
+            f"{found.from_scratch_s:.1f} s per round"
         )
 
 
@@ -347,7 +348,8 @@ def export(
     kept = sum(len(each.select_kept(unreviewed)) for each in reviewed)
     if not kept:
         raise InputError(
-            "export: no round was accepted; review them first, or include drafts with --unreviewed"
+            "export: no rounds were accepted; review them first, or include drafts with "
+            "--unreviewed"
         )
     log_command(load(), EXPORTED, out, command="sessions export")
     names = [path.name for path in write(reviewed, out, unreviewed=unreviewed)]

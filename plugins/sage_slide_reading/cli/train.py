@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def train_sessions(
-    sessions: Annotated[Path, typer.Argument(help="Folder of *.session.jsonl files.")],
-    slides: Annotated[Path, typer.Option(help="Folder with the slides of the sessions.")],
+    sessions: Annotated[Path, typer.Argument(help="Folder with *.session.jsonl files.")],
+    slides: Annotated[Path, typer.Option(help="Folder with the slides used in the sessions.")],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     patients: Annotated[
         Path | None,
@@ -26,7 +26,7 @@ def train_sessions(
         ),
     ] = None,
     folds: Annotated[
-        int, typer.Option(help="Number of folds, split by patient; 0 skips the measurement.", min=0)
+        int, typer.Option(help="Number of folds, split by patient; 0 skips the evaluation.", min=0)
     ] = 5,
     epochs: Annotated[int, typer.Option(min=1)] = 100,
     thumbnail_px: Annotated[
@@ -101,7 +101,7 @@ def predict_regions(
     slide: Annotated[Path, typer.Argument(help="Slide or image file.")],
     model: Annotated[
         Path | None,
-        typer.Option(help="Folder of a model (sage reading train); default: the bundled model."),
+        typer.Option(help="Model folder (sage reading train); default: the bundled model."),
     ] = None,
     behavior: Annotated[
         str | None, typer.Option(help="Task whose behavior to use, if the model has several.")

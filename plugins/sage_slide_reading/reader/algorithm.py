@@ -153,7 +153,7 @@ class ReaderSession:
         known = self.described()
         unseen = [name for name in found.regions if name not in known]
         if unseen:
-            raise InputError(f"the answer rests on regions that were never seen: {unseen[:3]}")
+            raise InputError(f"the answer cites regions that were never seen: {unseen[:3]}")
         if found.answer is None:
             return found
         answer = self.question.chosen(found.answer)
@@ -246,7 +246,7 @@ class Session(ReaderSession):
             scores = self.eyes.navigator.relevance(self.scope, pool, self.question, given.query)
             if len(scores) != len(pool):
                 raise InputError(
-                    f"{self.eyes.navigator.name}: {len(scores)} scores for {len(pool)} patches"
+                    f"{self.eyes.navigator.name}: got {len(scores)} scores for {len(pool)} patches"
                 )
             order = sorted(range(len(pool)), key=lambda place: (-scores[place], place))
             ranked = [(pool[place], round(float(scores[place]), 4)) for place in order]
@@ -363,7 +363,7 @@ class Session(ReaderSession):
                 name, text = change.edit
                 if name not in self.merged:
                     raise InputError(
-                        f"no region {name!r} to describe; seen: {', '.join(self.merged)}"
+                        f"no region {name!r} to describe; viewed regions: {', '.join(self.merged)}"
                     )
                 edited = self.merged[name].model_copy(update={"text": text, "edited": True})
                 self.merged[name] = edited
@@ -516,7 +516,7 @@ def read_slide(
     wide, high = scope.slide.width, scope.slide.height
     for name, box in question.places.items():
         if not box.is_within(wide, high):
-            raise InputError(f'place "{name}" is outside the slide of {wide} × {high} pixels')
+            raise InputError(f'place "{name}" is outside the slide ({wide} × {high} pixels)')
     session = Session(scope, eyes, question, options, person)
     given = Given(slide=scope.slide.name, question=question, eyes=eyes.name, options=options)
     return session.read(AGENT, given, moves(session), 200, trace)

@@ -153,6 +153,6 @@ def require_vision(reasoner: ChatReasoner) -> None:
     """
     if not reasoner.settings.vision:
         raise InputError(
-            "--eyes model requires a model with vision: set models.high and vision = true at the "
+            "--eyes model requires a vision model; set models.high, and vision = true at the "
             "top of sage.toml"
         )

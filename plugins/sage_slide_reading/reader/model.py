@@ -67,7 +67,7 @@ def refuse_without_model(given: View, resources: Resources) -> NoReturn:
     InputError
         Always.
     """
-    raise InputError("looking at pictures requires a model")
+    raise InputError("viewing images requires a model")
 
 
 def answer_problems(given: State, output: Prediction) -> list[str]:

@@ -291,7 +291,7 @@ def read_guided(
     """
     if options.behavior is not None and options.behavior not in guide.behaviors:
         raise InputError(
-            f'no behavior "{options.behavior[:80]}"; available: ' + "; ".join(guide.behaviors)
+            f'unknown behavior "{options.behavior[:80]}"; available: ' + "; ".join(guide.behaviors)
         )
     session = O3Session(scope, eyes, guide, question, options)
     given = Given(

@@ -50,7 +50,7 @@ def path_of(lines: Iterable[TraceLine]) -> Path:
     """
     own = [line for line in lines if line.agent == AGENT]
     if not own:
-        raise InputError("this trace is not of a reading")
+        raise InputError("this trace does not contain a reading")
     own = [line for line in own if line.episode == own[-1].episode]
     before: list[str] = []
     visits: list[dict[str, Any]] = []
@@ -89,7 +89,7 @@ def path_of(lines: Iterable[TraceLine]) -> Path:
             else:
                 then.extend(words[:2000] for words in _words(line.tool or "", result))
             if len(visits) > MOST_VISITS:
-                raise InputError(f"a path of more than {MOST_VISITS:,} looks is not shown")
+                raise InputError(f"a path with more than {MOST_VISITS:,} views cannot be shown")
         return Path(
             visits=tuple(Visit.model_validate(visit) for visit in visits),
             before=tuple(before), reading=reading, problem=problem,

@@ -36,9 +36,9 @@ class Scope:
         self.mpp = slide.need_mpp()
         if min(slide.width, slide.height) * self.mpp < LEAST_SIDE_UM:
             raise InputError(
-                f"{slide.path}: {slide.width} x {slide.height} pixels of {self.mpp:g} µm are too "
-                f"small to read; each side must be at least {LEAST_SIDE_UM:g} µm. Check the "
-                "pixel size"
+                f"{slide.path}: {slide.width} x {slide.height} pixels at {self.mpp:g} µm are too "
+                f"small to read; each side must be at least {LEAST_SIDE_UM:g} µm. Check "
+                "the pixel size"
             )
         if self.mpp > 1.05 * ONE_UM / options.magnification:
             raise InputError(
@@ -79,7 +79,7 @@ class Scope:
         whole = Box(x=0, y=0, width=self.slide.width, height=self.slide.height)
         kept = self._grid(whole, across, down, self.options.magnification, "p", None)
         if not kept:
-            raise InputError(f"{self.slide.path}: no tissue found, so there is nothing to read")
+            raise InputError(f"{self.slide.path}: no tissue found to read")
         return kept
 
     def divide(self, region: Region, magnification: float) -> tuple[Region, ...]:
@@ -110,8 +110,8 @@ class Scope:
         """
         if not box.is_within(self.slide.width, self.slide.height):
             raise InputError(
-                f"the region {box.x},{box.y},{box.width},{box.height} is outside the slide of "
-                f"{self.slide.width} x {self.slide.height} pixels"
+                f"the region {box.x},{box.y},{box.width},{box.height} is outside the slide "
+                f"({self.slide.width} x {self.slide.height} pixels)"
             )
         return self._region(box, min(magnification, self.native), name, None)
 

@@ -125,7 +125,7 @@ class Question(View):
     @model_validator(mode="after")
     def _options_differ(self) -> Self:
         if len(self.options) == 1:
-            raise ValueError("a question with options needs at least two")
+            raise ValueError("a question with options needs at least two options")
         if len({plain(option) for option in self.options}) < len(self.options):
             raise ValueError("two options are identical")
         return self

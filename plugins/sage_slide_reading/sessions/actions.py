@@ -194,7 +194,7 @@ def segment(session: Session, settings: ActionSettings) -> list[Action]:
         add("peek", (x - side / 2, y - side / 2, side, side), event.t, end, event.magnification)
     if len(found) > MOST_ACTIONS:
         raise InputError(
-            f"the session of {session.header.slide} has {len(found)} actions, more than "
+            f"the session for {session.header.slide} has {len(found)} actions, more than "
             f"{MOST_ACTIONS}; split it, or increase stay_s and pan_s"
         )
     return sorted(found, key=_order)

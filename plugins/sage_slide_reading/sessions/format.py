@@ -144,7 +144,8 @@ class Session(Strict):
             before, after = self.events[number - 1].t, self.events[number].t
             if after < before:
                 raise ValueError(
-                    f"event {number + 1} is at {after:g} s, but the one before it at {before:g} s"
+                    f"event {number + 1} is at {after:g} s, but the previous event is at "
+                    f"{before:g} s"
                 )
         return self
 
@@ -209,7 +210,9 @@ def read_header(path: Path) -> SessionHeader:
 
 def _line(model: type[M], line: bytes, path: Path, number: int) -> M:
     if len(line) > MAX_LINE:
-        raise InputError(f"{path}: line {number} has {len(line)} bytes, more than {MAX_LINE}")
+        raise InputError(
+            f"{path}: line {number} has {len(line)} bytes, but the maximum is {MAX_LINE}"
+        )
     try:
         return model.model_validate_json(line)
     except ValidationError as error:

@@ -59,7 +59,7 @@ def _parse_time(value: Any) -> float | datetime | None:
         try:
             at = datetime.fromisoformat(str(value).strip()[:40])
         except ValueError:
-            raise ValueError("expected a number or a time in ISO 8601") from None
+            raise ValueError("expected a number or an ISO 8601 time") from None
         return at if at.tzinfo else at.replace(tzinfo=UTC)
     if not math.isfinite(number):
         raise ValueError("expected a finite number")
@@ -211,8 +211,8 @@ def _make_session(entries: Sequence[Entry], header: SessionHeader, second: float
     width, height = header.width, header.height
     if not any(x < width and y < height and x + w > 0 and y + h > 0 for _, (x, y, w, h) in seen):
         raise InputError(
-            f"no view is on {header.slide} of {width} x {height} pixels; check that the log is "
-            "of this slide"
+            f"no views on {header.slide} ({width} x {height} pixels); check that the log is "
+            "for this slide"
         )
     if len(seen) >= MAX_EVENTS:
         raise InputError(f"{len(seen)} views; a session has at most {MAX_EVENTS}")

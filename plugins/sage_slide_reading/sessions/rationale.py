@@ -99,7 +99,7 @@ def draft(
     actions = actions_of(session, settings)
     if not actions:
         raise InputError(
-            f"{name}: nothing to draft: no stay of at least {settings.stay_s:g} s, no pan of at"
+            f"{name}: nothing to draft; no stay of at least {settings.stay_s:g} s, no pan of at"
             f" least {settings.pan_s:g} s and no peek"
         )
     if len(actions) > MAX_ROUNDS:
@@ -129,19 +129,19 @@ def _check_slide(session: Session, scope: Scope) -> None:
     header, slide = session.header, scope.slide
     if slide.path.name != header.slide:
         raise InputError(
-            f"{slide.path}: the session is of {header.slide}; if it is the same slide, rename it "
-            "to that, since review and training search by name"
+            f"{slide.path}: the session was recorded on {header.slide}; if this is the same slide, "
+            "rename it to match, because review and training look up slides by name"
         )
     if (header.width, header.height) != (slide.width, slide.height):
         raise InputError(
-            f"{slide.path}: {slide.width} x {slide.height} pixels, but the session is of "
+            f"{slide.path}: {slide.width} x {slide.height} pixels, but the session was recorded on "
             f"{header.slide} with {header.width} x {header.height}"
         )
     if header.mpp is not None and abs(header.mpp - scope.mpp) > MPP_TOLERANCE * scope.mpp:
         raise InputError(
-            f"{slide.path}: {scope.mpp:g} µm per pixel, but the session is of {header.slide} "
-            f"with {header.mpp:g}. If it is the same slide, set its pixel size with --mpp "
-            f"{header.mpp:g}"
+            f"{slide.path}: {scope.mpp:g} µm per pixel, but the session was recorded on "
+            f"{header.slide} with {header.mpp:g}. If this is the same slide, set its "
+            f"pixel size with --mpp {header.mpp:g}"
         )
 
 

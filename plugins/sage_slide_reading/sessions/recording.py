@@ -66,7 +66,7 @@ class Recordings:
                 return count
             times = [last, *(event.t for event in new)]
             if times != sorted(times):
-                raise InputError("the times of a session do not decrease")
+                raise InputError("event times in a session must not decrease")
             lines = "\n".join(event_lines(new))
             full = path.stat().st_size + len(lines) + 1 > MAX_BYTES
             if full or count + len(new) > MAX_EVENTS:

@@ -95,7 +95,7 @@ def record_session(given: RecordSessionInput, context: ToolContext) -> RecordSes
             if view.x >= slide.width or view.y >= slide.height or min(
                 view.x + view.w, view.y + view.h
             ) <= 0:  # fmt: skip
-                raise InputError(f"view {number} shows nothing of the slide")
+                raise InputError(f"view {number} does not show any part of the slide")
             events.append(
                 ViewEvent(
                     **view.model_dump(exclude={"kind"}),

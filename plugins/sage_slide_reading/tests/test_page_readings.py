@@ -173,7 +173,7 @@ def name_other_slide(text: str) -> str:
         (lambda text: text.replace('"width"', '"wdith"', 1), "does not match a reading"),
         (
             lambda text: text.replace('"agent": "slide_reader"', '"agent": "judge"'),
-            "not of a reading",
+            "does not contain a reading",
         ),
         (lambda text: "\n".join(["{}", *text.splitlines()]), "damaged"),
         (lambda text: text.replace('"selected": [', '"selected": ["x", '), "does not match"),

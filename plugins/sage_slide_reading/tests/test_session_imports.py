@@ -194,7 +194,7 @@ OUTSIDE = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><ASAP_Annotatio
         (TRACKED.replace("1600\t500", "99999999999\t500"), "604800"),
         (
             '[{"t": 1, "imageBounds": {"x": 99999, "y": 0, "width": 5, "height": 5}}]',
-            "no view is on .* is of this slide",
+            "no views on .* is for this slide",
         ),
     ],
 )

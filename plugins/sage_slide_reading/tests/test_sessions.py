@@ -129,7 +129,7 @@ def test_appending_keeps_each_event_once_and_survives_a_torn_line(tmp_path: Path
     assert kept.append("a", 0, views[:3]) == 6
     with pytest.raises(InputError, match="events 6 to 7 are missing"):
         kept.append("a", 8, views[8:])
-    with pytest.raises(InputError, match="do not decrease"):
+    with pytest.raises(InputError, match="must not decrease"):
         kept.append("a", 6, [views[0]])
     with kept.path("a").open("ab") as stream:
         stream.write(b'{"t": 0.6, "kin')  # the power fails

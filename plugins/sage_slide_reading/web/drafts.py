@@ -48,7 +48,7 @@ def find_drafts(request: Request, name: str) -> tuple[Path, Drafts]:
     path = recordings(request).folder / f"{name}{DRAFTS}"
     there = NAME.fullmatch(name) and not path.is_symlink() and path.is_file()
     if not there or not may_see(request, name):
-        raise InputError("no such drafts")
+        raise InputError("drafts not found")
     return path, read_drafts(path)
 
 
@@ -70,8 +70,8 @@ def slide_of(request: Request, header: SessionHeader) -> Path:
                 if (slide.width, slide.height) == (header.width, header.height):
                     return place
     raise InputError(
-        f'no slide "{header.slide}" of {header.width} x {header.height} pixels was found in the '
-        "folders given by --root"
+        f'no slide "{header.slide}" with {header.width} x {header.height} pixels was found in '
+        "the folders given with --root"
     )
 
 
@@ -172,7 +172,7 @@ def store_decision(name: str, made: Made, request: Request) -> dict[str, Any]:
     """
     path, drafts = find_drafts(request, name)
     if made.accept and not made.rationale.words:
-        raise InputError("the rationale is empty: write one, or reject the round")
+        raise InputError("the rationale is empty; write a rationale, or reject the round")
     decision = decide(
         path, drafts, made.round, made.rationale if made.accept else None,
         person(request, made.reviewer), seconds=made.seconds, clicks=made.clicks, keys=made.keys,

@@ -150,7 +150,7 @@ def show_reading(path: str, reading: str, request: Request) -> dict[str, Any]:
         folder = _own(site, reading)
         asked = read_model(folder / ASKED, Asked)
         if asked.slide != str(slide):
-            raise InputError("this reading is of another slide")
+            raise InputError("this reading is for another slide")
         said: dict[str, Any] = asked.model_dump(exclude={"slide"})
     else:
         folder = resolve_allowed(site, reading, lambda at: (at / TRACE).is_file())
@@ -169,7 +169,7 @@ def show_reading(path: str, reading: str, request: Request) -> dict[str, Any]:
         said |= {"question": final.question.text, "answers": final.question.options}
         opened = request.app.state.tiles.slide(slide)
         if (final.slide, final.size) != (opened.name, (opened.width, opened.height)):
-            raise InputError("this reading is of another slide")
+            raise InputError("this reading is for another slide")
     now = read_model(folder / NOW, Now) if own and (folder / NOW).is_file() else None
     problem = request.app.state.commands.failure(f"reading-{folder.name}") if own else ""
     return {
@@ -220,7 +220,7 @@ def start(asking: Asking, request: Request) -> dict[str, str]:
                     "wait for it, or stop it"
                 )
         if len(running) >= MOST_RUNNING:
-            raise InputError(f"{len(running)} slides are being read; wait until one is finished")
+            raise InputError(f"{len(running)} slides are being read; wait until a reading finishes")
         name = f"{clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         folder = home / name
         folder.mkdir(parents=True)

@@ -71,7 +71,7 @@ def read_tiles(folder: Path, mpp: float | None = None) -> list[Tile]:
         )
     if not out:
         raise InputError(
-            f"{folder}: no NAME_labels.png found; each tile needs NAME.png and NAME_labels.png, "
+            f"{folder}: no NAME_labels.png found; each tile requires NAME.png and NAME_labels.png, "
             "with 0 outside nuclei and a different number for each nucleus"
         )
     return out
@@ -311,7 +311,7 @@ def split_tiles(tiles: list[Tile], seed: int, share: float = 0.2) -> tuple[list[
     from scipy.cluster.vq import kmeans2
 
     if len(tiles) < 5:
-        raise InputError(f"only {len(tiles)} tiles; at least 5 are needed to hold some out")
+        raise InputError(f"only {len(tiles)} tiles; at least 5 are required for a held-out set")
     looks = []
     for tile in tiles:
         pixels = tile.image.reshape(-1, 3)

@@ -64,7 +64,8 @@ def pair(outlines: Iterable[Path], slides: Iterable[Path], place: str) -> dict[P
                 raise InputError(
                     f"{file}: no slide with this name in {place}"
                     + (
-                        f"; {names} only start with it, so rename the file after its slide"
+                        f"; {names} only start with this name, so rename the file to match its "
+                        "slide"
                         if near
                         else ""
                     )

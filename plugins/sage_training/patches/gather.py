@@ -100,8 +100,8 @@ def gather(jobs: list[Labelled], given: PatchTrainInput, context: ToolContext) -
     if not features:
         raise InputError(
             f"{given.regions or given.slides}: no tile of {given.tile_px} px at {given.at_mpp:g} "
-            "µm per pixel fits into a classified outline or image; draw larger outlines or use "
-            "smaller tiles"
+            "µm per pixel fits inside a classified outline or image; draw larger "
+            "outlines or use smaller tiles"
         )
     warnings = []
     if empty:

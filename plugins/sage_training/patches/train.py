@@ -108,7 +108,7 @@ def patch_train(given: PatchTrainInput, context: ToolContext) -> PatchTrainResul
         if len(found) < 2:
             raise InputError(
                 f"{given.regions or given.slides}: all tiles have the label {found[0]}; at least "
-                "two classes are needed"
+                "two classes are required"
             )
         return found, tumor_classes(found, asked)
 

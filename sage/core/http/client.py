@@ -186,8 +186,8 @@ class ServiceClient:
         if closed_for is not None:
             raise Unavailable(
                 request.service,
-                f"not contacted: it failed {gate.breaker.threshold} times in a row; next try in "
-                f"{closed_for:.0f} s",
+                f"not contacted: it failed {gate.breaker.threshold} times in a row; next attempt "
+                f"in {closed_for:.0f} s",
             )
         try:
             async with asyncio.timeout(self.policy.deadline):
@@ -244,7 +244,7 @@ class ServiceClient:
             raise OverBudget(
                 request.service,
                 f"its published rate limit ({request.limit.requests} per {request.limit.per:g} "
-                f"s) allows the next request only in {slot:.1f} s",
+                f"s) does not allow another request for {slot:.1f} s",
             )
         await self._sleep(wait)
         try:
@@ -331,7 +331,7 @@ class ServiceClient:
                         if target.host != response.url.host or (
                             response.url.scheme == "https" and target.scheme != "https"
                         ):
-                            raise Unavailable(request.service, "redirects to another host")
+                            raise Unavailable(request.service, "redirected to another host")
                         url, params = target, None
                         continue
                     body = bytearray()
@@ -450,7 +450,7 @@ def understood(service: str, body: bytes, read: Callable[[bytes], T]) -> T:
         OverflowError,
         RecursionError,
     ) as problem:
-        raise SourceChanged(service, "its response is not as documented") from problem
+        raise SourceChanged(service, "its response does not match its documentation") from problem
 
 
 def _may_be_transient(body: bytes) -> bool:

@@ -262,9 +262,10 @@ class Client:
                     charge("broke off")
                     raise _Broken(
                         ModelError(
-                            f"model {model.name} stalled for {self.endpoint.stall_s:g} s within its"
-                            f" reply to agent {request.agent}, twice; what was received is counted"
-                            " as paid. Increase stall_s in sage.toml, then `sage resume`"
+                            f"model {model.name} stalled for {self.endpoint.stall_s:g} s during its"
+                            f" reply to agent {request.agent}, twice; the received parts "
+                            "are counted as paid. Increase stall_s in sage.toml, then "
+                            "run `sage resume`"
                         )
                     ) from None
                 limit_s = f"{self.endpoint.timeout_s:g} s"
@@ -272,9 +273,9 @@ class Client:
                 paid = charge("timed out") if received.under_way else None
                 tokens = paid.prompt_tokens + paid.completion_tokens if paid else 0
                 raise ModelError(
-                    f"model {model.name} did not begin its reply to agent "
-                    f"{request.agent}{when}; {tokens} tokens are counted as paid. Increase "
-                    "timeout_s in sage.toml, then `sage resume`"
+                    f"model {model.name} did not start its reply to agent "
+                    f"{request.agent}{when}; {tokens} tokens are counted as paid. "
+                    "Increase timeout_s in sage.toml, then run `sage resume`"
                 ) from None
             except asyncio.CancelledError:
                 if received.under_way:
@@ -284,9 +285,9 @@ class Client:
                 charge("cut off")
                 raise ModelError(
                     f"model {model.name} exceeded the limit of {limit or LONGEST_REPLY} tokens "
-                    f"for agent {request.agent} and was cut off; the received part is counted as "
-                    "paid. Increase the model's max_tokens in sage.toml, or set another model, "
-                    "then `sage resume`"
+                    f"for agent {request.agent} and was cut off; the received part is "
+                    "counted as paid. Increase the model's max_tokens in sage.toml, or "
+                    "set another model, then run `sage resume`"
                 ) from None
             except BrokenOff as broken:
                 charge("broke off")
@@ -299,8 +300,8 @@ class Client:
                 ) from None
             if not received.completion:
                 raise FaultError(
-                    f"{self._place()} sent no chat completion (agent {request.agent}); check that"
-                    " base_url ends in /v1"
+                    f"{self._place()} did not return a chat completion (agent {request.agent}); "
+                    "check that base_url ends in /v1"
                 )
             paid = charge("answered")
             self._refuse_unusable(received, request, model)
@@ -317,8 +318,8 @@ class Client:
                 raise Unavailable(
                     ModelError(
                         f"{self._place()} requires agent {call.request.agent} to wait "
-                        f"{error.wait:.0f} s, longer than timeout_s "
-                        f"({self.endpoint.timeout_s:g}); run `sage resume` after that"
+                        f"{error.wait:.0f} s, which exceeds timeout_s "
+                        f"({self.endpoint.timeout_s:g}); run `sage resume` after the wait"
                     )
                 )
             return error.wait

@@ -103,7 +103,7 @@ def read_last_object(text: str) -> object | None:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number; use null, or leave the field out")
+    raise ValueError(f"{name} is not a JSON number; use null, or omit the field")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, strict=False)

@@ -164,7 +164,7 @@ def read_trace(path: Path) -> list[TraceLine]:
         data = path.read_bytes()
     except FileNotFoundError:
         raise InputError(
-            f"{path} not found: the run was made by an older version of SAGE"
+            f"{path} not found: the run was created by an older SAGE version"
         ) from None
     # Only a newline ends a line: model output may contain other Unicode line breaks.
     texts = data.removesuffix(b"\n").split(b"\n") if data else []

@@ -310,8 +310,8 @@ class _Run(Generic[O]):
         ):
             if most is not None and used >= most:
                 raise BoundError(
-                    f"{self.task.agent} reached its bound of {most:g} {unit} without an answer; "
-                    "increase the bound, or simplify the question"
+                    f"{self.task.agent} reached its limit of {most:g} {unit} without an answer; "
+                    "increase the limit, or simplify the question"
                 )
         if self.task.tools and 0 < turns == bounds.turns - 1:
             self.policy.finish()
@@ -604,7 +604,7 @@ class ReplayPolicy(Policy):
         """Return the next recorded step."""
         line = self._take("model", "rule")
         if line is None:
-            raise InputError("the trace ends before the answer: lines are missing")
+            raise InputError("the trace ends before the answer; lines are missing")
         if line.calls:
             return Step(calls=line.calls, model=line.model)
         refusal = self._take("refusal")
@@ -669,6 +669,6 @@ def replay(lines: Sequence[TraceLine], returns: type[O]) -> O | None:
         raise InputError(f"episode {end.episode} of {end.agent}: {error}") from None
     if output.model_dump(mode="json") != end.output:
         raise InputError(
-            f"episode {end.episode} of {end.agent}: its turns do not lead to its recorded output"
+            f"episode {end.episode} of {end.agent}: its turns do not reproduce its recorded output"
         )
     return output

@@ -138,8 +138,8 @@ class Notebook:
             raise InputError(f"{error}, or choose another file with --notebook") from None
         if found.format > FORMAT:
             raise InputError(
-                f"{self.path} was written by a newer version of SAGE (format "
-                f"{found.format}); upgrade"
+                f"{self.path} was written by a newer SAGE version (format "
+                f"{found.format}); upgrade SAGE"
             )
         return found
 

@@ -257,9 +257,11 @@ def start(asked: Start, request: Request) -> dict[str, str]:
     """Start a run in a separate process, as `sage run` does."""
     site: Site = request.app.state.site
     if asked.auto_approve and site.reviewers > 1:
-        raise InputError(f"{site.reviewers} people review each run here: it cannot be passed over")
+        raise InputError(
+            f"{site.reviewers} people must review each run here, so the review cannot be skipped"
+        )
     if asked.auto_approve and not roles(request) & {Role.REVIEW, Role.ADMINISTER}:
-        raise InputError('passing over the review needs the role "review"')
+        raise InputError('the role "review" is required to skip the review')
     owner = request.scope["state"].get("person", "")
     check_count(request)
     names = site.cohort_names()

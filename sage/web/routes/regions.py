@@ -53,10 +53,10 @@ class Region(Strict):
         import shapely
 
         if not all(abs(value) < 1e9 for corner in corners for value in corner):
-            raise ValueError("a corner lies off the slide")
+            raise ValueError("a corner is off the slide")
         shape = shapely.Polygon(corners)
         if not shape.is_valid or shape.area < 1:
-            raise ValueError("an outline crosses itself or holds nothing")
+            raise ValueError("an outline intersects itself or is empty")
         return corners
 
 
@@ -115,7 +115,7 @@ def save(drawn: Drawn, request: Request) -> dict[str, Any]:
     for number, region in enumerate(drawn.regions, 1):
         ring = np.asarray(region.corners, dtype=np.float64)
         if (ring < 0).any() or (ring > (slide.width, slide.height)).any():
-            raise InputError(f"region {number} lies off the slide")
+            raise InputError(f"region {number} is off the slide")
         item = feature(Polygon(ring, (), clean_text(region.label)))
         item["properties"] |= {"drawn_by": who, "saved": clock.stamp()}
         features.append(item)
@@ -124,7 +124,7 @@ def save(drawn: Drawn, request: Request) -> dict[str, Any]:
     with SAVING:
         if _hash(file) != drawn.base:
             raise InputError(
-                "somebody saved other regions of this slide meanwhile; load the page again"
+                "the regions on this slide have changed in the meantime; reload the page"
             )
         _keep_authors(file, features)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,7 @@ def heat(
     maps = _maps(request, path)
     mpp = _mpp(request, slide, maps)
     if quantity not in ("density", "share"):
-        raise InputError('a map shows the "density" or the "share" of cells')
+        raise InputError('a map must show the "density" or the "share" of cells')
     found = make(maps, "density" if quantity == "density" else "share", kind[:60])
     known = found.values[np.isfinite(found.values)]
     return {
@@ -327,8 +327,8 @@ def nuclei(asked: Searched, request: Request) -> dict[str, Any]:
     mm2 = shapely.Polygon(asked.region.corners).area * ((asked.mpp or slide.need_mpp()) / 1000) ** 2
     if mm2 > MOST_MM2:
         raise InputError(
-            f"the region has {mm2:.3g} mm²; nuclei are looked for in up to {MOST_MM2:g} mm² here,"
-            " in more by `sage tools run nuclei`"
+            f"the region covers {mm2:.3g} mm², but nuclei are detected in at most {MOST_MM2:g} mm² "
+            "here; use `sage tools run nuclei` for larger regions"
         )
     ring = np.asarray(asked.region.corners, dtype=np.float64)
     with SEARCHING, tempfile.TemporaryDirectory(prefix="sage-nuclei-") as folder:

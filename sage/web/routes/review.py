@@ -215,12 +215,12 @@ def _list_decisions(name: str, vote: Vote, request: Request) -> dict[str, Any]:
     commands: Commands = request.app.state.commands
     run = site.run(name)
     if find_holder(run) or commands.alive(name):
-        raise InputError(f"run {run.id} is being worked on already")
+        raise InputError(f"run {run.id} is already in progress")
     services, who = _services(site, run), person(request, vote.reviewer)
     drafts = {draft.hypothesis.id: draft for draft in _waiting(site, run)}
     for hypothesis, response in vote.responses.items():
         if hypothesis not in drafts:
-            raise InputError(f"hypothesis {hypothesis[:40]} does not wait for a review")
+            raise InputError(f"hypothesis {hypothesis[:40]} is not waiting for review")
         response.decision(services, drafts[hypothesis])
     reviews = request.app.state.reviews
     for hypothesis, response in vote.responses.items():

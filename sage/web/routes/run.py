@@ -340,7 +340,7 @@ def field(
     slide = slide_named(site, maps.slide)
     mpp = request.app.state.tiles.slide(slide).mpp or maps.mpp
     if not mpp:
-        raise InputError("the slide does not say how large a pixel is")
+        raise InputError("the slide does not specify its pixel size")
     place = {"slide": str(slide), "x": round(x / mpp), "y": round(y / mpp),
              "zoom": f"{SCREEN * mpp / wide:.4g}"}  # fmt: skip
     return RedirectResponse(f"/slides#{urlencode(place)}", 303)
@@ -362,7 +362,7 @@ def pause(name: str, request: Request) -> dict[str, bool]:
     """
     run = request.app.state.site.run(name)
     if not find_holder(run) and not request.app.state.commands.alive(name):
-        raise InputError(f"nothing works on run {run.id}")
+        raise InputError(f"no process is working on run {run.id}")
     run.pause_path.touch()
     return {"pausing": True}
 
@@ -378,7 +378,7 @@ def resume(name: str, how: GoOn, request: Request) -> dict[str, bool]:
     """Continue the run as `sage resume` does."""
     run = request.app.state.site.run(name)
     if find_holder(run):
-        raise InputError(f"run {run.id} is being worked on already")
+        raise InputError(f"run {run.id} is already in progress")
     site: Site = request.app.state.site
     who, bound = site.people.grant_resumed(run, request.scope["state"].get("person", ""))
     options = [f"--{how.answer}"] if how.answer else []

@@ -213,7 +213,7 @@ class Tiles:
         def read(held: Held) -> U8:
             level = held.slide.levels[-1]
             if level.width * level.height > THUMBNAIL_FROM_PX:
-                raise InputError(f"{held.slide.name} stores no small level to show in a list")
+                raise InputError(f"{held.slide.name} has no level small enough for a thumbnail")
             return held.thumbnail(THUMBNAIL_PX)
 
         with self._listing:
@@ -267,10 +267,10 @@ def resolve_allowed(site: Site, path: str, found: Callable[[Path], bool]) -> Pat
     from mcp_servers.roots import Roots
 
     if not site.roots:
-        raise InputError("no folder is shown: start `sage serve` with --root FOLDER")
+        raise InputError("no slide folder is set; start `sage serve` with --root FOLDER")
     resolved = Roots(inputs=site.roots, output=site.roots[0]).input(path)
     if not found(resolved):
-        raise InputError(f'"{path[:200]}" is not what was asked for')
+        raise InputError(f'"{path[:200]}" is not a file or folder of the requested type')
     return resolved
 
 
@@ -308,7 +308,7 @@ def slide_named(site: Site, stem: str) -> Path:
         for path in list_below(root)[0]:
             if path.stem == stem:
                 return path
-    raise InputError(f'no slide "{stem[:120]}" was found in the folders given by --root')
+    raise InputError(f'no slide "{stem[:120]}" was found in the folders given with --root')
 
 
 @router.get("")
@@ -458,7 +458,7 @@ def cells(path: str, slide: str, request: Request) -> Response:
     maps = read_maps(place)
     mpp = request.app.state.tiles.slide(slide_file(request, slide)).mpp or maps.mpp
     if maps.cells is None or not mpp:
-        raise InputError(f"{place.name} has no cells, or no pixel size is known")
+        raise InputError(f"{place.name} has no cells, or its pixel size is unknown")
     points = np.stack([maps.cells.x_um, maps.cells.y_um], axis=1) / mpp
     head = json.dumps({"n": len(maps.cells), "types": list(maps.cells.types)}).encode()
     head += b" " * (-(len(head) + 1) % 4) + b"\n"

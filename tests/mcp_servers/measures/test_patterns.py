@@ -345,8 +345,8 @@ def test_a_shifted_slide_measures_the_same(formula: str) -> None:
     ("formula", "maps", "reason"),
     [
         ("density(cells.a)", SlideMaps("S", "P"), "outline"),
-        ("count(cells.a)", SlideMaps("S", "P"), "map of cells"),
-        ("count(objects.tls)", SlideMaps("S", "P"), "map of objects"),
+        ("count(cells.a)", SlideMaps("S", "P"), "cell map"),
+        ("count(objects.tls)", SlideMaps("S", "P"), "object map"),
         ("count(cells.t_cell)", None, "T cells"),
         ("density(cells.a, within=regions.necrosis)", None, "necrosis"),
         ("density(cells.a, within=regions.stroma)", None, "stroma"),
