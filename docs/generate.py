@@ -205,7 +205,7 @@ def packages() -> str:
     import grimp
 
     what = {
-        "sage": "command line, state machine, run folders, report; `sage.core` is the ground floor",
+        "sage": "command line, state machine, run folders, report; `sage.core` is the core package",
         "agents": "one module or folder per agent: what it reads, its schema, prompt and rule",
         "mcp_servers": "the tool registry, the servers, the workers",
         "kg": "literature to graph to scored paths",
