@@ -294,6 +294,7 @@ TITLES = {
     "risk_difference": "Absolute risk, standardized",
     "censoring": "Absolute risk, weighted for censoring",
     "tipping_point": "Absolute risk, by what befell the patients lost",
+    "tipping_covariates": "Adjusted effect, by what the missing covariates are",
 }
 COLUMNS = (
     "variable",

@@ -71,6 +71,7 @@ Method = Literal[
     "risk_difference",
     "censoring",
     "tipping_point",
+    "tipping_covariates",
 ]
 Rescale = Literal["log2", "log2_plus_1", "rank"]
 Scale = Literal[

@@ -177,6 +177,7 @@ CLUSTERED: tuple[Method, ...] = (
     "period_hazards",
     "table_one",
     "missing_data",
+    "tipping_covariates",
     "site",
 )
 """Methods that are descriptive or have a robust variance."""
@@ -203,10 +204,15 @@ def for_rows(
 
     If a site is declared, a test of the variation it explains is added. If several rows
     belong to the same person, tests that assume independent rows are left out; with delayed
-    entry, so are tests that cannot account for it.
+    entry, so are tests that cannot account for it. Without missing covariates, there is no tipping
+    point of theirs.
 
     Raises `InputError` if the primary test would be left out.
     """
+    gaps = {item.key for item in dictionary.variables if item.missing > 0}
+    tests = tuple(
+        test for test in tests if test.method != "tipping_covariates" or gaps & {*test.covariates}
+    )
     primary = tests[0]
     followed = any(test.method == "time_dependent" for test in tests)
     if dictionary.site is not None and not followed:
@@ -299,6 +305,10 @@ def of_endpoint(
     beside = list(_of_kind(endpoint, grouped, covariates, strata, primary, kind))
     if covariates:
         beside.append(("adjusted", "adjusted", kind, covariates, strata, ""))
+    if primary and covariates and whole is None:
+        beside.append(
+            ("tipping_covariates", "assumption", "tipping_covariates", covariates, strata, "")
+        )
     if primary:
         beside += _described(endpoint, covariates, strata, known)
         beside += _absolute(endpoint, known) if grouped else ()

@@ -17,6 +17,7 @@ from validation.methods import (
     clinical,
     competing,
     groups,
+    imputed,
     mediation,
     other,
     prediction,
@@ -75,6 +76,7 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "risk_difference": absolute.risk_difference,
     "censoring": absolute.censoring,
     "tipping_point": absolute.tipping_point,
+    "tipping_covariates": imputed.tipping_covariates,
 }
 DESCRIBING = ("table_one", "missing_data")
 """Methods that make no comparison, and therefore need neither large groups nor events."""

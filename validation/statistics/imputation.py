@@ -2,7 +2,8 @@
 
 Van Buuren and Groothuis-Oudshoorn 2011 (J Stat Software) for chained equations; White and Royston
 2009 (Statistics in Medicine) for the event flag and the cumulative hazard as predictors; Rubin 1987
-and Barnard and Rubin 1999 (Biometrika) for pooling.
+and Barnard and Rubin 1999 (Biometrika) for pooling; van Buuren 2018 (Flexible Imputation of Missing
+Data, 3.8) for imputations under a shift of what is missing (delta adjustment).
 """
 
 from __future__ import annotations
@@ -65,9 +66,16 @@ def _match(
 
 
 def _draw_binary(
-    x: FloatArray, y: FloatArray, missing: FloatArray, rng: np.random.Generator
+    x: FloatArray,
+    y: FloatArray,
+    missing: FloatArray,
+    rng: np.random.Generator,
+    shift: FloatArray | float = 0.0,
 ) -> FloatArray:
-    """Draw 0/1 values from a logistic model whose coefficients are also drawn."""
+    """Draw 0/1 values from a logistic model whose coefficients are also drawn.
+
+    `shift` is added to the log odds of the missing values.
+    """
     k = x.shape[1]
     beta = np.zeros(k)
     for _ in range(25):
@@ -75,7 +83,7 @@ def _draw_binary(
         information = (x.T * (fitted * (1.0 - fitted))) @ x + 0.1 * np.eye(k)
         beta = beta + np.clip(np.linalg.solve(information, x.T @ (y - fitted) - 0.1 * beta), -2, 2)
     drawn = beta + np.linalg.cholesky(np.linalg.inv(information)) @ rng.standard_normal(k)
-    return np.asarray(rng.random(len(missing)) < expit(missing @ drawn), dtype=np.float64)
+    return np.asarray(rng.random(len(missing)) < expit(missing @ drawn + shift), dtype=np.float64)
 
 
 def impute(
@@ -86,6 +94,7 @@ def impute(
     m: int = 20,
     cycles: int = 10,
     seed: int = 0,
+    shift: FloatArray | None = None,
 ) -> list[FloatArray]:
     """Return `m` completed copies of X, with NaN filled by chained equations.
 
@@ -101,6 +110,8 @@ def impute(
     ----------
     X : (n, k) with NaN where missing
     outcome : (n, q) complete predictors, such as `outcome_predictors(time, event)`
+    shift : (n, k) assumed difference of a missing value from those of patients who are otherwise
+        alike: added to a number, or to the log odds of a column of 0 and 1
 
     Raises
     ------
@@ -142,8 +153,12 @@ def impute(
                 spread = (spread - spread.mean(axis=0)) / np.where(sd > 0, sd, 1.0)
                 predictors = np.column_stack((np.ones(len(x)), spread))
                 gap = missing[:, j]
-                draw = _draw_binary if binary[j] else _match
-                filled[gap, j] = draw(predictors[~gap], x[~gap, j], predictors[gap], rng)
+                by = 0.0 if shift is None else shift[gap, j]
+                known, wanted = predictors[~gap], predictors[gap]
+                if binary[j]:
+                    filled[gap, j] = _draw_binary(known, x[~gap, j], wanted, rng, by)
+                else:
+                    filled[gap, j] = _match(known, x[~gap, j], wanted, rng) + by
         copies.append(filled)
     return copies
 

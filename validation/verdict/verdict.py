@@ -125,6 +125,7 @@ from validation.contracts.contract import Contract, TestPlan
 from validation.core.hypothesis import Direction
 from validation.drafting.adjustment import adjust
 from validation.methods.absolute import lost_limits
+from validation.methods.imputed import covariate_limits
 from validation.methods.sites import site_limits
 from validation.results.results import (
     AnalysisResult,
@@ -775,6 +776,7 @@ def _limits(evidence: Evidence) -> list[str]:
         limits.append(f"{curve.failed} of {total} specifications could not be estimated")
     limits += site_limits(evidence.analysis, contract.rules.alpha)
     limits += lost_limits(evidence.analysis, contract.rules.alpha)
+    limits += covariate_limits(evidence.analysis, contract.rules.alpha)
     limits += missingness_limit(contract, evidence.analysis.controls)
     positive = evidence.analysis.controls.known_positive if evidence.analysis.controls else None
     if plan.known_positive is None:
