@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def gather(
     expanded: ExpandedHypothesis,
     dictionary: DataDictionary,
-    registry_tools: Sequence[ToolSpec] = (),
+    registry_tools: Callable[[], Sequence[ToolSpec]] = tuple,
     registries: Registries | None = None,
     *,
     machine: Machine | None = None,
@@ -32,6 +32,7 @@ def gather(
 
     Parameters
     ----------
+    registry_tools : loads the tool registry, when an exposure needs a tool
     registries : external registries; if None, the verdict is based only on the cohort, the
         installed packages and the tool registry
     """

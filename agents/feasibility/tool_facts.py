@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -97,14 +97,14 @@ def tool_facts(
     facts: FactList,
     hypothesis: Hypothesis,
     dictionary: DataDictionary,
-    tools: Sequence[ToolSpec],
+    tools: Callable[[], Sequence[ToolSpec]],
 ) -> list[ToolSpec]:
     """Add the facts for step two: packages and tools that the analysis needs, and missing tools.
 
     Parameters
     ----------
-    tools : tools in the registry; each exposure is matched to the tool that shares the most
-        words with it
+    tools : loads the tools in the registry; each exposure is matched to the tool that shares the
+        most words with it
 
     Returns
     -------
@@ -134,7 +134,7 @@ def tool_facts(
                 found=True,
             )
             continue
-        tool = _tool_for(exposure.label + " " + exposure.variable, tools)
+        tool = _tool_for(exposure.label + " " + exposure.variable, tools())
         if tool is not None:
             needed.append(tool)
         facts.add(

@@ -149,7 +149,7 @@ def feasibility(services: Services, state: HypothesisState) -> dict[str, Any]:
         evidence = gather(
             expanded,
             services.dictionary,
-            services.tool_cards,
+            lambda: services.tool_cards,
             services.registries,
             machine=machine,
             numbers=contract_numbers(
@@ -191,9 +191,9 @@ def coding_instructions(services: Services, state: HypothesisState) -> dict[str,
             ),
             tools=tuple(
                 ToolCard(name=card.name, summary=card.summary, suite=card.suite)
-                for card in services.tool_cards
                 # A tool can only make a variable if there are slides to run it on.
-                if services.dictionary.slides and card.suite == "pathology"
+                for card in (services.tool_cards if services.dictionary.slides else ())
+                if card.suite == "pathology"
             ),
         )
         answer = services.ask(CODING_INSTRUCTIONS, given, f"coding_instructions-{name}").output

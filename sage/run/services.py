@@ -231,7 +231,7 @@ class Services:
 
     @cached_property
     def tool_cards(self) -> list[Any]:
-        """Descriptions of the registered tools, for agents."""
+        """Descriptions of the tools that measure slides, for agents."""
         from sage.run.wiring import tools
 
         return tools(self.settings)

@@ -298,11 +298,8 @@ def make_sandbox(settings: Settings, *, compiled_by_sage: bool) -> Sandbox:
 
 
 def tools(settings: Settings) -> list[ToolSpec]:
-    """List every registered tool, including the user's own."""
+    """List the tools that measure slides, and the user's own tools."""
     from mcp_servers import registry
 
-    return list(
-        registry.load(
-            "all", tool_folders=[settings.user_tools] if settings.user_tools else ()
-        ).all()
-    )
+    folders = [settings.user_tools] if settings.user_tools else ()
+    return list(registry.load("pathology", tool_folders=folders).all())

@@ -52,7 +52,7 @@ class Tool:
 def gather_all(change: dict[str, Any] | None = None, **more: Any) -> list[EvidenceItem]:
     options = {name: more.pop(name, None) for name in ("registries", "machine")}
     tools = more.pop("tools", ())
-    return gather(expanded(**(change or {})), dictionary(**more), tools, **options)
+    return gather(expanded(**(change or {})), dictionary(**more), lambda: tools, **options)
 
 
 def assess_all(change: dict[str, Any] | None = None, **more: Any) -> FeasibilityVerdict:
@@ -153,7 +153,7 @@ def test_slides_are_timed_by_the_tools_own_costs() -> None:
     facts = gather(
         expanded(exposures=exposures),
         dictionary(slides=400),
-        (Tool(),),
+        lambda: (Tool(),),
         machine=Machine(cores=4, memory_mb=8192),
     )
     runtime = next(fact for fact in facts if fact.check == "runtime")
