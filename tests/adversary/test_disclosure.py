@@ -305,7 +305,7 @@ def test_looks_know_no_outcome_and_tell_callers_apart(
         with pytest.raises(InputError, match=whose):
             looks.admit(moved(SCORE, 5, HIGH))
     ann.admit(LEVELS)
-    with pytest.raises(InputError, match="more than 2"):
+    with pytest.raises(InputError, match="limit of 2"):
         ann.admit(np.roll(SCORE, 40))
     bob.admit(np.roll(SCORE, 40))  # the budget is each caller's own
 

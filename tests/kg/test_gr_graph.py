@@ -140,7 +140,7 @@ def test_a_node_is_found_by_id_name_alias_prefix_and_misspelling() -> None:
 
 
 def test_an_unknown_node_is_named_with_its_nearest() -> None:
-    with pytest.raises(InputError, match='Nearest names: "bladder cancer"'):
+    with pytest.raises(InputError, match='Closest names: "bladder cancer"'):
         graph(bladder()).node("bladdr canser")
 
 

@@ -325,7 +325,7 @@ def test_the_command_line_trains_and_predicts(recording: Path, tmp_path: Path) -
         wrong = sage("reading", "predict", slide, *more, cwd=tmp_path)
         assert wrong.code == 2 and words in wrong.err
     for words, more in (
-        ("6 folds need", ["--folds", "6"]),
+        ("6 folds require", ["--folds", "6"]),
         ("columns slide and patient", ["--patients", str(tmp_path / "r.geojson")]),
     ):
         wrong = sage("reading", "train", str(recording / "sessions"), "--slides",

@@ -100,7 +100,7 @@ def test_record_session_is_a_tool(place: Path, tmp_path: Path) -> None:
     assert [event.kind for event in kept.events] == ["open", "pan", "pan", "pan"]
     for changed, said in (
         ({"views": []}, "views"),
-        ({"views": [{**views[0], "x": 5000}]}, "view 1 shows nothing"),
+        ({"views": [{**views[0], "x": 5000}]}, "view 1 does not show"),
         ({"views": [{**views[0], "w": float("nan")}]}, "w"),
         ({"views": [views[1], views[0]]}, "^record_session: event 2 is at 0 s"),
         ({"reader": "\u200b"}, "^record_session: reader"),

@@ -212,7 +212,7 @@ def test_regions_are_kept_as_geojson_that_the_tools_read(place: Path, tmp_path: 
     assert again["regions"] == drawn(place)["regions"] and again["base"] == saved["base"]
     # Who began with an older state does not overwrite what another saved meanwhile.
     late = ask("POST", "/api/slides/regions", json=drawn(place, regions=[]))
-    assert late.status_code == 422 and "meanwhile" in late.json()["error"]
+    assert late.status_code == 422 and "in the meantime" in late.json()["error"]
     other = {"label": "Stroma", "corners": [[0, 0], [900, 0], [900, 900]]}
     both = drawn(place, person="Ben", base=saved["base"])
     saved = ask("POST", "/api/slides/regions", json=both | {"regions": [*both["regions"], other]})
@@ -228,8 +228,8 @@ def test_regions_are_kept_as_geojson_that_the_tools_read(place: Path, tmp_path: 
     ("odd", "said"),
     [
         ({"regions": [{"corners": CORNERS[:2]}]}, "at least 3"),
-        ({"regions": [{"corners": [[0, 0], [9, 9], [9, 0], [0, 9]]}]}, "crosses itself"),
-        ({"regions": [{"corners": [[0, 0], [9, 9], [18, 18]]}]}, "holds nothing"),
+        ({"regions": [{"corners": [[0, 0], [9, 9], [9, 0], [0, 9]]}]}, "intersects itself"),
+        ({"regions": [{"corners": [[0, 0], [9, 9], [18, 18]]}]}, "is empty"),
         ({"regions": [{"corners": [[0, 0], [9, 0], [9, SIDE + 1]]}]}, "off the slide"),
         ({"regions": [{"corners": [[0, 0], [9, 0], [9, -1]]}]}, "off the slide"),
         ({"regions": [{"corners": CORNERS, "label": "x" * 81}]}, "80"),
