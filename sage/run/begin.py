@@ -129,7 +129,6 @@ def _create_folder(services: Services) -> None:
         services.reload_cohorts()
     folder.hold()
     folder.save(services.manifest)
-    folder.record.seal_manifest()
     folder.event("run", prompt=services.spec.prompt, reasoner=services.manifest.reasoner)
 
 
@@ -181,7 +180,7 @@ def reopen(name: str, budget_usd: float | None = None) -> Services:
     folder = open_run(name)
     folder.hold()
     manifest = folder.adopt()
-    if budget_usd is not None:
+    if budget_usd is not None and manifest.status != "finished":
         spec = manifest.spec.model_copy(update={"budget_usd": budget_usd})
         manifest = folder.update(spec=spec)
     settings = settings_module.load()

@@ -109,7 +109,12 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
 
 
 def _rename_thread(connection: sqlite3.Connection, manifest: Manifest) -> None:
-    """In a copied run's checkpoint file, rename the original's thread to the copy's."""
+    """Rename the original's thread to the copy's in the checkpoint file of a copied run.
+
+    A finished run does not continue, and its checkpoints are recorded as they are.
+    """
+    if manifest.status == "finished":
+        return
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     for table in ("checkpoints", "writes"):
         if manifest.copied_thread and (table,) in tables:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from sage.core import clock
 from sage.core.errors import InputError, Paused
 from sage.core.files import read_json
 from sage.run.checkpoints import checkpointer
@@ -43,7 +42,10 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
     from sage.run.graph import build
 
     folder = services.folder
-    if folder.manifest().status == "paused":  # continuing cancels the pause request
+    status = folder.manifest().status
+    if status == "finished":
+        return None
+    if status == "paused":  # continuing cancels the pause request
         folder.pause_path.unlink(missing_ok=True)
     folder.update(status="running", problem=None)
     with checkpointer(services) as saver:
@@ -84,7 +86,7 @@ def advance(services: Services, answer: dict[str, Any] | None = None) -> Pause |
         if newest is not None:
             folder.update(checkpoint=newest.config["configurable"]["checkpoint_id"])
     if pause is None:
-        folder.update(status="finished", finished=clock.stamp(), sealed=folder.record.head())
+        folder.finish()
     else:
         status = "waiting for review" if pause.kind == "review" else "escalated"
         problem = escalation_detail(folder, pause.waiting) if pause.kind == "escalation" else None

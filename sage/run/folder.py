@@ -90,8 +90,9 @@ class Manifest(Strict):
         return self.spec.campaign or (self.id if self.spec.confirms else "")
 
     def digest(self) -> str:
-        """Hash the fields that do not change while a run continues."""
-        fixed = self.model_dump(mode="json", exclude=CHANGING)
+        """Hash the fields that do not change while a run continues, or after it finished."""
+        changing = {"place", "sealed"} if self.status == "finished" else CHANGING
+        fixed = self.model_dump(mode="json", exclude=changing)
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
 
@@ -109,7 +110,7 @@ class RunFolder:
         self.trace_path = root / "trace.jsonl"
         self.spending_path = root / "spending.jsonl"
         self.pause_path = root / "pause"  # exists while somebody wants the run to wait
-        self.record = Record(root, lambda: self.manifest().digest())
+        self.record = Record(root, lambda: self._read_manifest().digest())
         self._lock = threading.Lock()
         self._held: IO[str] | None = None
 
@@ -129,8 +130,13 @@ class RunFolder:
         Raises
         ------
         InputError
-            If the folder has no manifest or the manifest cannot be read.
+            If the folder has no manifest, or it cannot be read or is not as SAGE wrote it.
         """
+        manifest = self._read_manifest()
+        self.record.check_manifest(manifest.digest())
+        return manifest
+
+    def _read_manifest(self) -> Manifest:
         path = self.root / "manifest.json"
         try:
             manifest = read_model(path, Manifest)
@@ -144,8 +150,18 @@ class RunFolder:
         return manifest
 
     def save(self, manifest: Manifest) -> None:
-        """Write the manifest."""
+        """Record the manifest's hash, unless it is recorded already, and write the manifest."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.record.seal_manifest(manifest.digest())
         write_json(self.root / "manifest.json", manifest)
+
+    def finish(self) -> None:
+        """Set the status to finished, and record every file as it is now."""
+        done = {"status": "finished", "finished": clock.stamp()}
+        manifest = self.manifest().model_copy(update=done)
+        self.record.seal_whole()
+        self.record.seal_manifest(manifest.digest())
+        self.save(manifest.model_copy(update={"sealed": self.record.head()}))
 
     def update(self, **changes: Any) -> Manifest:
         """Change fields of the manifest."""
@@ -232,8 +248,6 @@ class RunFolder:
                 update = {"place": here}
             manifest = manifest.model_copy(update=update)
             self.save(manifest)
-            if copied:
-                self.record.seal_manifest()
         return manifest
 
     def _is_copy(self, manifest: Manifest) -> bool:

@@ -1,9 +1,10 @@
-"""The record of a run's files: an append-only hash chain, checked before a report is built.
+"""The record of a run's files: an append-only hash chain, checked before anything is shown.
 
-Each line contains a file name, the file's SHA-256 and the hash of the chain so far. When
-a node ends, it records the files it wrote; a file changed at any other time does not
-match the record, and no report is built from it. The record shows that a file was changed
-or lost, but not by whom: anyone who can write to the folder can also write a new record.
+Each line contains a file name, the file's SHA-256 and the hash of the chain so far. A node records
+what it wrote when it ends; a file changed at any other time does not match the record, and no
+report is built from it. A finished run is recorded whole: its log, its checkpoints and the model's
+replies too. The record shows that a file was changed or lost, but not by whom: anyone who can write
+to the folder can also write a new record.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import hashlib
 import json
 import os
 import re
+import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +26,14 @@ from sage.core.errors import InputError
 from sage.core.files import naming
 
 NAME = "integrity.jsonl"
-JOURNALS = ("events.jsonl", "trace.jsonl", "spending.jsonl", "ledger.jsonl")
-"""Append-only files; at the end of each step they are recorded up to their current length."""
+JOURNALS = (
+    "events.jsonl", "trace.jsonl", "spending.jsonl", "ledger.jsonl", "log.jsonl", "reviews.jsonl",
+)  # fmt: skip
+"""Files that only grow; at the end of each step they are recorded up to their current length."""
 MANIFEST = "manifest.json"
+CHECKPOINTS = "checkpoints.sqlite"
+TRANSIENT = (NAME, "run.lock", "pause", f"{CHECKPOINTS}-wal", f"{CHECKPOINTS}-shm")
+"""Files that say nothing of a run: who works on it now, and SQLite's own."""
 RECORDED = ("outputs", "hypotheses")
 """Folders with recorded files, in addition to the pages, the manifest and the journals."""
 PAGES = ("results.json", "report.html", "report.md", "ro-crate-metadata.json")
@@ -38,6 +47,7 @@ class _Chain:
     """Content of the record: each file's latest hash, unfinished nodes, and the chain's head."""
 
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    manifests: set[str] = field(default_factory=set)
     open: set[str] = field(default_factory=set)
     heads: list[str] = field(default_factory=lambda: [""])
 
@@ -47,7 +57,7 @@ class Record:
 
     Parameters
     ----------
-    manifest_digest : hash of the part of the manifest that does not change during a run
+    manifest_digest : computes the hash of the manifest's recorded fields
     """
 
     def __init__(self, root: Path, manifest_digest: Callable[[], str]) -> None:
@@ -60,14 +70,13 @@ class Record:
         """Check whether the folder has a record."""
         return self.path.is_file()
 
-    def snapshot(self, *, journals: bool = False) -> Snapshot:
-        """Return the current size, change time and inode of every recorded file.
+    def snapshot(self, *, whole: bool = False) -> Snapshot:
+        """Return the current size, change time and inode of the recorded files, or of all files.
 
         Unlike the modification time, the change time cannot be set back.
         """
         found = {}
-        grown = [path for name in JOURNALS if (path := self.root / name).is_file()]
-        for path in [*self._files(), *(grown if journals else ())]:
+        for path in self._all() if whole else self._files():
             stat = path.stat()
             found[self._name(path)] = (stat.st_size, stat.st_ctime_ns, stat.st_ino)
         return found
@@ -102,10 +111,35 @@ class Record:
         programs = _last_programs(now)
         self.seal({name: state for name, state in now.items() if name not in programs})
 
-    def seal_manifest(self) -> None:
-        """Record the unchanging part of the manifest."""
+    def seal_manifest(self, digest: str = "") -> None:
+        """Record the hash of a manifest that is about to be written, or of the present one."""
         with self._lock:
-            self._append(self._load(), [{"path": MANIFEST, "sha256": self._manifest()}])
+            chain = self._load()
+            line = {"path": MANIFEST, "sha256": digest or self._manifest()}
+            self._append(chain, [line] if line["sha256"] not in chain.manifests else [])
+
+    def seal_whole(self) -> None:
+        """Record every file of a run that ended."""
+        with self._lock:
+            chain = self._load()
+            left = [path for path in self._all() if self._name(path) not in (*JOURNALS, MANIFEST)]
+            self._append(chain, self._changes(chain, self.snapshot(), left))
+
+    def check_manifest(self, digest: str) -> None:
+        """Refuse a manifest that the run never had.
+
+        Raises
+        ------
+        InputError
+            If the manifest is not as SAGE wrote it, or the record was lost or changed.
+        """
+        self._require()
+        stat = self.path.stat()
+        if digest not in _manifests(self.root, stat.st_size, stat.st_ctime_ns, stat.st_ino):
+            raise InputError(
+                f"{self.root / MANIFEST} was changed after the run wrote it (hash does not match"
+                f" {NAME}). Restore it from a backup"
+            )
 
     def head(self) -> str:
         """Return the last hash of the chain, which covers everything before it."""
@@ -129,11 +163,7 @@ class Record:
         InputError
             If a file was changed, lost or added; the message names the first such file.
         """
-        if not self.exists():
-            raise InputError(
-                f"{self.path} not found, so the integrity of the run's files cannot be verified; "
-                "restore it from a backup"
-            )
+        self._require()
         chain = self._load()
         if MANIFEST not in chain.files or sealed not in chain.heads:
             raise InputError(
@@ -152,8 +182,12 @@ class Record:
                 continue
             if not path.is_file():
                 raise InputError(f"{path} not found, although the run wrote it. {remedy}")
-            found = self._manifest() if name == MANIFEST else _hash(path, entry.get("bytes"))
-            if found != entry["sha256"]:
+            changed = (
+                self._manifest() not in chain.manifests
+                if name == MANIFEST
+                else _hash(path, entry.get("bytes")) != entry["sha256"]
+            )
+            if changed:
                 raise InputError(
                     f"{path} was changed after the run wrote it (hash does not match"
                     f" {NAME}). {remedy}"
@@ -164,22 +198,39 @@ class Record:
             if self._name(path) not in chain.files:
                 raise InputError(f"{path} was not written by a step of the run. Remove it")
 
+    def _require(self) -> None:
+        if not self.exists():
+            raise InputError(
+                f"{self.path} not found: the integrity of the run's files cannot be verified; "
+                "restore it from a backup"
+            )
+
+    def _all(self) -> Iterator[Path]:
+        """Yield every file that says something of the run."""
+        for path in sorted(self.root.rglob("*")):
+            if path.name not in TRANSIENT and _is_whole(path):
+                yield path
+
     def _files(self) -> Iterator[Path]:
         yield from (path for name in PAGES if (path := self.root / name).is_file())
         for folder in RECORDED:
-            for path in sorted((self.root / folder).rglob("*")):
-                temporary = path.name.startswith(".") or path.is_symlink()
-                if not temporary and path.is_file():
-                    yield path
+            yield from filter(_is_whole, sorted((self.root / folder).rglob("*")))
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
 
-    def _changes(self, chain: _Chain, before: Snapshot) -> list[dict[str, Any]]:
+    def _changes(
+        self, chain: _Chain, before: Snapshot, more: Iterable[Path] = ()
+    ) -> list[dict[str, Any]]:
+        """Compose the lines of what changed since `before`, of `more`, and of the journals."""
         lines: list[dict[str, Any]] = []
-        for name, state in self.snapshot().items():
-            if name in chain.files and before.get(name) == state:
-                continue
+        now = self.snapshot()
+        changed = {
+            *(name for name in now if name not in chain.files or before.get(name) != now[name]),
+            *(name for name in chain.files if self._is_late(name)),
+            *map(self._name, more),
+        }
+        for name in sorted(changed):
             digest = _hash(self.root / name)
             if chain.files.get(name, {}).get("sha256") != digest:
                 lines.append({"path": name, "sha256": digest})
@@ -190,7 +241,16 @@ class Record:
                 lines.append({"path": name, "sha256": digest, "bytes": size})
         return lines
 
+    def _is_late(self, name: str) -> bool:
+        """Check whether a file is recorded at the end of the run only."""
+        first = name.partition("/")[0]
+        return (
+            first not in (*RECORDED, *PAGES, *JOURNALS, MANIFEST) and (self.root / name).is_file()
+        )
+
     def _append(self, chain: _Chain, lines: list[dict[str, Any]]) -> None:
+        if not lines:
+            return
         written, head = [], chain.heads[-1]
         for line in lines:
             head = _link(head, line)
@@ -220,6 +280,8 @@ class Record:
             chain.heads.append(head)
             if "path" in line:
                 chain.files[line["path"]] = line
+                if line["path"] == MANIFEST:
+                    chain.manifests.add(line["sha256"])
             elif "begin" in line:
                 chain.open.add(line["begin"])
             elif "end" in line:
@@ -253,8 +315,33 @@ def _link(head: str, line: dict[str, Any]) -> str:
     return hashlib.sha256(f"{head}{json.dumps(line, sort_keys=True)}".encode()).hexdigest()
 
 
+@lru_cache(maxsize=1024)
+def _manifests(root: Path, *_version: int) -> frozenset[str]:
+    """Return the hashes of all manifests in a version of a run's record."""
+    return frozenset(Record(root, str)._load().manifests)
+
+
+def _is_whole(path: Path) -> bool:
+    """Check whether a path is a file, not a link or one that is still being written."""
+    return not path.name.startswith(".") and not path.is_symlink() and path.is_file()
+
+
 def _hash(path: Path, size: int | None = None) -> str:
-    """Compute the SHA-256 of a file, or of its first `size` bytes."""
+    """Compute the SHA-256 of a file, of its first `size` bytes, or of the rows of checkpoints.
+
+    Opening or copying a database changes bytes that hold no row.
+    """
+    if path.name == CHECKPOINTS:
+        alone = not path.with_name(f"{path.name}-wal").exists()
+        place = f"{path.resolve().as_uri()}?{'immutable=1' if alone else 'mode=ro'}"
+        found = hashlib.sha256()
+        try:
+            with closing(sqlite3.connect(place, uri=True)) as database:
+                for line in database.iterdump():
+                    found.update(line.encode())
+        except sqlite3.DatabaseError as error:
+            return f"unreadable: {error}"
+        return found.hexdigest()
     with path.open("rb") as file:
         if size is not None:
             return hashlib.sha256(file.read(size)).hexdigest()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -40,8 +39,9 @@ class Site:
     Parameters
     ----------
     roots : folders below which cohorts and slides may be shown
-    reviewers : number of different people who must agree on a hypothesis
-    kg : the graph used to parse questions; None for the graph that ships with SAGE
+    reviewers : how many different people must agree on a hypothesis
+    kg : the graph with which questions are read; None for the graph that ships with SAGE
+    damaged : what is wrong with the runs that the last list had to leave out, by name
     """
 
     settings: Settings
@@ -49,6 +49,7 @@ class Site:
     kg: Path | None = None
     reviewers: int = 1
     people: People = field(default_factory=People)
+    damaged: dict[str, str] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     _cohorts: dict[str, Cohort] = field(default_factory=dict)
     _claims: dict[Path, tuple[Snapshot, list[dict[str, Any]]]] = field(default_factory=dict)
@@ -73,7 +74,7 @@ class Site:
     def runs(self) -> list[tuple[str, RunFolder]]:
         """List runs and campaign rounds under the names that `run` accepts, newest first.
 
-        Runs whose manifest is not readable are left out; `sage hospital check` names them.
+        Runs whose manifest cannot be read or was changed are in `damaged` instead.
         """
         found = [(run.id, run) for run in list_runs(self.settings.runs_dir)]
         for campaign in self.campaigns():
@@ -81,9 +82,12 @@ class Site:
                 (f"{campaign.root.name}{ROUND}{run.id}", run) for run in list_runs(campaign.root)
             ]
         created = {}
+        self.damaged = {}
         for name, run in found:
-            with suppress(InputError):
+            try:
                 created[name] = run.manifest().created
+            except InputError as error:
+                self.damaged[name] = str(error)
         kept = [item for item in found if item[0] in created]
         return sorted(kept, key=lambda item: created[item[0]], reverse=True)
 
@@ -134,7 +138,7 @@ class Site:
 
         if not run.output("state").is_file():
             return []
-        files = run.record.snapshot(journals=True)
+        files = run.record.snapshot(whole=True)
         kept = self._claims.get(run.root)
         if kept is None or kept[0] != files:
             found = summarize_run(run)["hypotheses"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -22,8 +23,9 @@ from sage.cli.watch import open_report
 from sage.core.errors import InputError
 from sage.report.collect import collect_page
 from sage.run.folder import RunFolder
-from sage.run.integrity import NAME
+from sage.run.integrity import NAME, TRANSIENT
 from sage.settings import Settings
+from sage.web.routes import home
 from sage.web.routes import run as web
 from sage.web.routes.graph import paths
 from sage.web.site import Site
@@ -53,6 +55,12 @@ def _digit(path: Path) -> None:
     at = max(index for index, byte in enumerate(content) if chr(byte).isdigit())
     content[at] = ord("1") if content[at] != ord("1") else ord("2")
     path.write_bytes(bytes(content))
+
+
+def _change_prompt(run: Path) -> None:
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["spec"]["prompt"] = "Another question"
+    (run / "manifest.json").write_text(json.dumps(manifest))
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
@@ -95,15 +103,57 @@ def test_a_file_that_was_touched_is_named(file: str, run: Path) -> None:
         path.write_bytes(whole)
 
 
-@pytest.mark.parametrize("file", ["report.html", "ledger.jsonl", "outputs/paths.json", FILES[-4]])
+def test_every_file_of_a_finished_run_is_recorded(run: Path) -> None:
+    """Whatever a file is for: who changes a digit of it is found."""
+    folder = RunFolder(run)
+    files = {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
+    assert {"log.jsonl", "events.jsonl", "trace.jsonl", "checkpoints.sqlite"} <= files
+    for name in sorted(files - set(TRANSIENT)):
+        path = run / name
+        whole = path.read_bytes()
+        if name == "checkpoints.sqlite":
+            with closing(sqlite3.connect(path)) as database, database:
+                database.execute("UPDATE writes SET channel = 'other' WHERE rowid = 1")
+        elif not any(chr(byte).isdigit() for byte in whole):
+            path.write_bytes(whole + b"1")
+        else:
+            _digit(path)
+        with pytest.raises(InputError, match=f"{re.escape(name)}|place|line"):
+            folder.verify()
+        path.write_bytes(whole)
+    folder.verify()
+
+
+def test_checkpoints_that_were_opened_or_copied_are_the_same(run: Path, tmp_path: Path) -> None:
+    place = run / "checkpoints.sqlite"
+    with closing(sqlite3.connect(place)) as found, closing(sqlite3.connect(tmp_path / "c")) as to:
+        found.execute("PRAGMA wal_checkpoint")
+        found.backup(to)
+    shutil.copy(tmp_path / "c", place)
+    RunFolder(run).verify()
+    assert sage("resume", str(run), cwd=tmp_path).code == 0  # a copy, whose thread is renamed
+    RunFolder(run).verify()
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["report.html", "ledger.jsonl", "outputs/paths.json", FILES[-4], "log.jsonl", "manifest.json"],
+)
 def test_no_door_shows_a_run_whose_files_were_changed(file: str, run: Path) -> None:
     site = Site(Settings(runs_dir=run.parent))
-    request: Any = SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(site=site)))
+    commands = SimpleNamespace(
+        alive=lambda name: False, failure=lambda name: "", log=lambda name: run / "absent"
+    )
+    request: Any = SimpleNamespace(
+        app=SimpleNamespace(state=SimpleNamespace(site=site, commands=commands)), headers={}
+    )
     figure = next(path.name for path in run.glob("hypotheses/h1/results/figures/*.svg"))
     doors: list[Callable[[], object]] = [
         lambda: web.report("run", request),
         lambda: web.figure("run", "h1", f"results/figures/{figure}", request),
         lambda: web.agents("run", request, "scientist"),
+        lambda: web.events("run", request),
+        lambda: web.log("run", request),
         lambda: paths("run", request),
         lambda: show_run(str(run), as_json=True),
         lambda: site.claims(RunFolder(run)),
@@ -113,11 +163,13 @@ def test_no_door_shows_a_run_whose_files_were_changed(file: str, run: Path) -> N
     for door in doors:
         door()
     before = (run / file).stat()
-    _digit(run / file)
+    _change_prompt(run) if file == "manifest.json" else _digit(run / file)
     os.utime(run / file, ns=(before.st_atime_ns, before.st_mtime_ns))
     for door in doors:
         with pytest.raises(InputError, match=file):
             door()
+    (listed,) = home.runs(request)["runs"]
+    assert not listed["claims"] and file in listed["why"] and "Another" not in str(listed)
 
 
 def test_a_prompt_changed_in_the_manifest_is_found_and_a_status_is_none(run: Path) -> None:
@@ -126,7 +178,7 @@ def test_a_prompt_changed_in_the_manifest_is_found_and_a_status_is_none(run: Pat
     costly = spec.model_copy(update={"budget_usd": 3.0})
     folder.update(status="failed", problem="a disk", spec=costly)
     assert collect_page(folder).hypotheses
-    folder.update(spec=costly.model_copy(update={"prompt": "Another question"}))
+    _change_prompt(run)
     for read in (collect_page, lambda folder: (folder.hold(), folder.adopt())):
         with pytest.raises(InputError, match=r"manifest\.json"):
             read(folder)

@@ -516,7 +516,6 @@ def write_run(folder: Path, prompt: str) -> RunFolder:
 def seal(folder: Path) -> None:
     """Record a run's files as its steps would have."""
     run = RunFolder(folder)
-    run.record.seal_manifest()
     run.record.seal()
     run.update(sealed=run.record.head())
 

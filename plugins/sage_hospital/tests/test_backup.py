@@ -98,7 +98,6 @@ def write_run(home: Path) -> RunFolder:
     run.save(Manifest(id="at-work", run_id="1", thread="1", place=str(run.root),
                       spec=RunSpec(prompt="q", cohort="c"), created="",
                       reasoner="rules"))  # fmt: skip
-    run.record.seal_manifest()
     (run.root / "outputs" / "a.json").write_text("0")
     run.record.seal()
     run.update(sealed=run.record.head())

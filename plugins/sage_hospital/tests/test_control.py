@@ -31,7 +31,6 @@ def write_run(root: Path, **fields: object) -> Manifest:
     given = {"id": root.name, "run_id": root.name, "place": str(root), "created": "",
              "reasoner": "rules", "spec": {"prompt": "q"}} | fields  # fmt: skip
     run.save(Manifest.model_validate(given))
-    run.record.seal_manifest()
     return run.update(sealed=run.record.head())
 
 

@@ -38,7 +38,6 @@ def write_run(home: Path, name: str, cohort: Path) -> RunFolder:
     inputs.mkdir(parents=True)
     run.save(Manifest(id=name, run_id=name, thread=name, place=str(run.root), created="",
                       spec=RunSpec(prompt="q", cohort=str(cohort)), reasoner="rules"))  # fmt: skip
-    run.record.seal_manifest()
     before = run.record.begin("coding")
     pd.DataFrame({"age": [60, 70]}, index=pd.Index(["P0001", "P0002"], name="patient")).to_parquet(
         inputs / "table.parquet"

@@ -190,6 +190,10 @@ def runs(request: Request, limit: int = 40) -> dict[str, Any]:
         if item["status"] == "running":
             item["why"] = describe_activity(run) or item["why"]
         found.append(item | collect_claims(request, run))
+    for name, wrong in site.damaged.items():
+        about = {"name": name, "prompt": name, "cohort": "", "created": "", "simulated": False}
+        said = {"status": "failed", "problem": wrong, "why": wrong, "report": False, "claims": []}
+        found.append(about | said)
     campaigns = []
     for campaign in site.campaigns()[:20]:
         plan = campaign.plan()

@@ -135,7 +135,8 @@ def events(name: str, request: Request) -> StreamingResponse:
     """Stream the event log as server-sent events; reconnecting clients resume where they were."""
     site: Site = request.app.state.site
     commands: Commands = request.app.state.commands
-    _state(name, site, commands)  # refused before the stream begins
+    if "created" in _state(name, site, commands):  # refused before the stream begins
+        site.run(name).verify_resting()
     begin = request.headers.get("last-event-id", "0")
     offset = int(begin) if begin.isdigit() else 0
 
@@ -234,15 +235,14 @@ def log(name: str, request: Request) -> dict[str, Any]:
     """Return the last lines of the run's log and of its last command's output."""
     commands: Commands = request.app.state.commands
     lines: list[Any] = []
-    try:
-        path = request.app.state.site.run(name).root / "log.jsonl"
-        with path.open("rb") as kept:
+    site: Site = request.app.state.site
+    if "created" in _state(name, site, commands):  # else the run has no folder yet
+        path = site.run(name).verify_resting().root / "log.jsonl"
+        with suppress(OSError), path.open("rb") as kept:
             kept.seek(max(0, path.stat().st_size - (1 << 18)))
             for line in kept.read().splitlines()[-LINES:]:
                 with suppress(ValueError):
                     lines.append(json.loads(line))
-    except (InputError, OSError):
-        lines = []
     said = commands.log(name)
     text = said.read_text(encoding="utf-8", errors="replace")[-20_000:] if said.is_file() else ""
     return {"lines": lines, "said": clean_text(text)}
