@@ -14,7 +14,8 @@ import fcntl
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,6 +133,56 @@ def shown_endpoint(endpoint: Endpoint, patients: int, minimum: int = MIN_COUNT) 
             "median_follow_up": None if follow_up is None else float(f"{follow_up:.2g}"),
         }
     )
+
+
+def shown_months(
+    happened: Sequence[NDArray[np.float64]], last: float, minimum: int = MIN_COUNT
+) -> NDArray[np.float64]:
+    """Select the months at which a curve may be shown, so that no step is about a few patients.
+
+    Years are joined until at least `minimum` patients have each event in them, and divided into
+    half-years, quarters and months where each part has no event or as many. The choice depends on
+    the patients alone, so that two calls about the same ones show no narrower interval.
+
+    Parameters
+    ----------
+    happened : times of each kind of event, in months
+    last : end of the curve, in months
+
+    Returns
+    -------
+    (m,) months in ascending order, from 0 unless a few have events at 0; those after a step of a
+    few are left out.
+    """
+    import numpy as np
+
+    ordered = [np.sort(times) for times in happened]
+
+    def count(month: int) -> NDArray[np.int64]:
+        return np.asarray([np.searchsorted(times, month, side="right") for times in ordered])
+
+    def is_safe(begin: NDArray[np.int64], end: NDArray[np.int64]) -> bool:
+        return bool(((end == begin) | (end - begin >= minimum)).all())
+
+    def divide(begin: int, end: int) -> list[int]:
+        """List the months after `begin`, up to `end`."""
+        for step in (12, 6, 3, 1):
+            ends = list(range(begin, end + 1, step))
+            if len(ends) > 2 and (count(begin) != count(end)).any():
+                if all(is_safe(count(a), count(b)) for a, b in pairwise(ends)):
+                    return [month for a, b in pairwise(ends) for month in divide(a, b)]
+                break
+        return [end]
+
+    before, years = np.zeros(len(ordered), dtype=np.int64), list[int]()
+    for year in range(0, int(last) + 12, 12):
+        if not is_safe(count(years[-1]) if years else before, count(year)):
+            while len(years) > 1 and (count(years[-1]) == count(years[-2])).all():
+                years.pop()  # else its end would be the beginning of the few
+            continue
+        years.append(year)
+    months = years[:1] + [month for a, b in pairwise(years) for month in divide(a, b)]
+    return np.asarray(months, dtype=np.float64)
 
 
 def winsorized(values: NDArray[np.float64], minimum: int = MIN_COUNT) -> NDArray[np.float64]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +19,23 @@ from sage.core.errors import InputError
 from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from validation.core.hypothesis import Filter
-from validation.disclosure import MIN_COUNT, Looks, find_spread, round_to_error
+from validation.disclosure import (
+    MIN_COUNT,
+    Looks,
+    find_spread,
+    round_count,
+    round_to_error,
+    shown_months,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from validation.cohort.cohort import Cohort
+    from validation.statistics.competing import CumulativeIncidence
+    from validation.statistics.survival import KaplanMeier
 
+C = TypeVar("C", "KaplanMeier", "CumulativeIncidence")
 EXPLORATORY = (
     "Exploratory: this test was neither registered in a validation contract nor counted in a "
     "run's ledger of tests."
@@ -84,9 +96,52 @@ class GroupedInput(CohortInput):
     )
 
 
-def make_time_points(last: float, every: float) -> NDArray[Any]:
-    """Return times from 0 in steps of `every` months, up to the first at or after `last`."""
-    return np.arange(0.0, last + every, every)
+def show_curve(
+    curve: C,
+    name: str,
+    at_risk: Callable[[NDArray[Any]], NDArray[Any]],
+    happened: Sequence[NDArray[Any]],
+    last: float,
+) -> C:
+    """Return what of a curve may leave the cohort, for tables and figures alike.
+
+    Parameters
+    ----------
+    name : the field that holds the estimates
+    at_risk : counts the patients at risk just before each of the given months
+    happened : times of each kind of event
+    last : end of the curve, the same for all groups, in months
+
+    Raises
+    ------
+    InputError
+        If no point can be shown.
+    """
+    months = shown_months(happened, last)
+    left = at_risk(months)
+    months, left = months[left >= MIN_COUNT], left[left >= MIN_COUNT]
+    if not len(months):
+        raise InputError(f"fewer than {MIN_COUNT} patients have an event; no curve is shown")
+    where = np.searchsorted(curve.times, months, side="right") - 1
+    error = (curve.upper - curve.lower) / 3.92
+
+    def rounded(values: NDArray[Any], start: float) -> NDArray[Any]:
+        shown = [round_to_error(float(values[at]), float(error[at])) if at >= 0 else start
+                 for at in where]  # fmt: skip
+        return np.asarray(shown)
+
+    start = 1.0 if name == "survival" else 0.0
+    shown: dict[str, Any] = {
+        field: rounded(getattr(curve, field), start) for field in (name, "lower", "upper")
+    }
+    shown |= {"n": round_count(curve.n) or 0, "n_events": round_count(curve.n_events) or 0}
+    return replace(curve, times=months, at_risk=left // MIN_COUNT * MIN_COUNT, **shown)
+
+
+def pick_points(months: NDArray[Any], every: float) -> list[int]:
+    """Return the places of the last shown month at or before each multiple of `every`."""
+    wanted = np.arange(0.0, months[-1] + every, every)
+    return sorted({at for at in (np.searchsorted(months, wanted, side="right") - 1) if at >= 0})
 
 
 def open_cohort(given: CohortChoice, context: ToolContext) -> Cohort:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,14 +18,17 @@ from mcp_servers.oncology.common import (
     analysis_table,
     assign_groups,
     design_matrix,
-    make_time_points,
     open_cohort,
+    pick_points,
+    show_curve,
 )
 from mcp_servers.spec import OutputName, Resources, Validity, tool
-from validation.disclosure import MIN_COUNT, round_count, round_ratio, round_to_error, shown_p
+from validation.disclosure import MIN_COUNT, round_count, round_ratio, shown_p
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from validation.statistics.competing import CumulativeIncidence
 
 COMPETING = Validity(
     known_failures=(
@@ -39,11 +44,13 @@ class CompetingInput(GroupedInput):
     """Groups to compare on a "competing" endpoint, with covariates for the models."""
 
     covariates: list[Key] = Field(default_factory=list, max_length=20)
-    every: float = Field(default=12.0, ge=1, le=120, description="Months between reported points")
+    every: float = Field(
+        default=12.0, ge=1, le=120, description="Months between reported points, at least"
+    )
 
 
 class IncidencePoint(BaseModel):
-    """Share with the event and with a competing event by a time, with at least five at risk."""
+    """Shares with the event and with a competing one: at least five at risk, and no step of few."""
 
     months: float
     event: float
@@ -104,7 +111,7 @@ class CompetingResult(BaseModel):
 @tool(
     "competing_risks",
     "oncology",
-    "1.0.0",
+    "1.1.0",
     "Compare groups by an event with competing events: cumulative incidence (Aalen-Johansen) "
     "with a figure, Gray's test, cause-specific and Fine-Gray hazard ratios.",
     Resources(cpu=1, memory_mb=1024, seconds_per_item=4),
@@ -113,6 +120,7 @@ class CompetingResult(BaseModel):
 def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingResult:
     """Treat the endpoint's own event as the event of interest and pool competing events."""
     from validation.figures.cumulative_incidence import Incidences, cumulative_incidence_figure
+    from validation.figures.curves import at_risk
     from validation.figures.style import p_text
     from validation.statistics.competing import aalen_johansen
 
@@ -125,16 +133,18 @@ def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingRes
     tests, notes = _gray(time, status, groups.to_numpy())
     others = [key for key in keys if key != given.group]
     terms, more = _terms(time, status, groups, given.group, table, others)
-    months = make_time_points(float(time.max()), given.every)
+    last = float(time.max())
     curves, shown = [], {}
     for name in sorted(groups.unique()):
         mine = (groups == name).to_numpy()
-        both = [
+        happened = [time[mine & (status == number)] for number in (1, 2)]
+        fits = [
             aalen_johansen(time[mine], status[mine], number, need_events=False) for number in (1, 2)
         ]
-        curves.append(_curve(str(name), both, months))
+        both = [show_curve(fit, "incidence", partial(at_risk, fit), happened, last) for fit in fits]
+        curves.append(_curve(str(name), fits, both, given.every))
         shown[f"{given.group.rpartition(':')[2]} {name}"] = Incidences(
-            both[0], both[1] if both[1].n_events else None
+            both[0], both[1] if fits[1].n_events else None
         )
     context.progress(0.7, "drawing")
     label = cohort.spec.endpoints[given.endpoint].label or given.endpoint
@@ -149,6 +159,7 @@ def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingRes
             annotation=[f"Gray's test {p_text(tests[0].p)}"],
             simulated=cohort.simulated,
             smallest=MIN_COUNT,
+            until=12 * math.ceil(last / 12),
         )
     return CompetingResult(
         endpoint=given.endpoint,
@@ -242,32 +253,27 @@ def _terms(
     return rows, notes
 
 
-def _curve(name: str, both: list[Any], months: NDArray[Any]) -> IncidenceCurve:
-    """Return a curve's points at these times, up to the last with at least five at risk."""
-    from validation.figures.curves import at_risk
-
-    event, other = both
-    left = at_risk(event, months)
-    months, left = months[left >= MIN_COUNT], left[left >= MIN_COUNT]
-
-    def value(values: Any, at: int) -> float:
-        error = float(event.upper[at] - event.lower[at]) / 3.92
-        return round_to_error(float(values[at]), error) if at >= 0 else 0.0
-
+def _curve(
+    name: str,
+    fits: list[CumulativeIncidence],
+    shown: list[CumulativeIncidence],
+    every: float,
+) -> IncidenceCurve:
+    event, other = shown
     return IncidenceCurve(
         group=name,
-        n=round_count(event.n),
-        events=round_count(event.n_events),
-        competing=round_count(other.n_events),
+        n=round_count(fits[0].n),
+        events=round_count(fits[0].n_events),
+        competing=round_count(fits[1].n_events),
         points=[
             IncidencePoint(
-                months=float(month),
-                event=value(event.incidence, at),
-                lower=value(event.lower, at),
-                upper=value(event.upper, at),
-                competing=value(other.incidence, at),
-                at_risk=int(count) // MIN_COUNT * MIN_COUNT,
+                months=float(event.times[at]),
+                event=float(event.incidence[at]),
+                lower=float(event.lower[at]),
+                upper=float(event.upper[at]),
+                competing=float(other.incidence[at]),
+                at_risk=int(event.at_risk[at]),
             )
-            for month, at, count in zip(months, event.index_at(months), left, strict=True)
+            for at in pick_points(event.times, every)
         ],
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from mcp_servers.context import ToolContext
@@ -20,13 +20,18 @@ from mcp_servers.oncology.common import (
     assign_groups,
     entry_of,
     finite,
-    make_time_points,
     open_cohort,
+    pick_points,
+    show_curve,
     strata_of,
 )
 from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
 from validation.disclosure import MIN_COUNT, round_count, round_to_error, shown_p
+
+if TYPE_CHECKING:
+    from validation.statistics.base import FloatArray
+    from validation.statistics.survival import KaplanMeier
 
 SURVIVAL = Validity(
     known_failures=(
@@ -43,14 +48,16 @@ class CurveInput(CohortInput):
     group: Key | None = None
     cut: Cut | None = Field(default=None, description="How to turn a number into groups")
     threshold: float | None = Field(default=None, description="Fixed cut-point instead")
-    every: float = Field(default=12.0, ge=1, le=120, description="Months between reported points")
+    every: float = Field(
+        default=12.0, ge=1, le=120, description="Months between reported points, at least"
+    )
     tau: float | None = Field(
         default=None, gt=0, description="Months up to which mean survival is compared"
     )
 
 
 class Point(BaseModel):
-    """A point on a curve. Nothing is reported with fewer than five patients at risk."""
+    """A point of a curve: five at risk, and no or five events since the last one."""
 
     months: float
     survival: float
@@ -116,7 +123,7 @@ class LogrankResult(BaseModel):
 @tool(
     "kaplan_meier",
     "oncology",
-    "1.0.0",
+    "1.1.0",
     "Estimate survival curves (Kaplan-Meier) of a cohort or of groups in it, with medians, numbers "
     "at risk, restricted mean survival and a figure.",
     Resources(cpu=1, memory_mb=1024, seconds_per_item=3),
@@ -124,7 +131,7 @@ class LogrankResult(BaseModel):
     title="Kaplan-Meier curves",
 )
 def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
-    """Estimate curves at regular times, ending where fewer than five remain at risk."""
+    """Estimate curves, shown at months between which no or at least five patients have events."""
     import pandas as pd
 
     from validation.statistics import survival
@@ -138,13 +145,15 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
     else:
         groups, words = assign_groups(table, given.group, given.cut, given.threshold)
     context.progress(0.4, "estimating")
-    months = make_time_points(float(table["time"].max()), given.every)
+    last = float(table["time"].max())
     curves, shown = [], []
     for name, rows in table.groupby(groups):
         time, event, entry = rows["time"].to_numpy(), rows["event"].to_numpy(), entry_of(rows)
+        at_risk = partial(numbers_at_risk, time, entry=entry)
         fit = survival.kaplan_meier(time, event, entry)
-        curves.append(_curve(str(name), fit, numbers_at_risk(time, months, entry), months))
-        shown.append((str(name), fit))
+        gated = show_curve(fit, "survival", at_risk, [time[event == 1]], last)
+        curves.append(_curve(str(name), fit, gated, given.every))
+        shown.append((str(name), gated))
     difference = None
     if given.tau is not None:
         if len(curves) != 2:
@@ -176,42 +185,39 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
     )
 
 
-def _curve(name: str, fit: Any, at_risk: NDArray[Any], months: NDArray[Any]) -> Curve:
-    months, at_risk = months[at_risk >= MIN_COUNT], at_risk[at_risk >= MIN_COUNT]
-    where = np.maximum(np.searchsorted(fit.times, months, side="right") - 1, 0)
-    points = []
-    for month, at, count in zip(months, where, at_risk, strict=True):
-        error = (float(fit.upper[at]) - float(fit.lower[at])) / 3.92
-        shown = [round_to_error(float(part[at]), error)
-                 for part in (fit.survival, fit.lower, fit.upper)]  # fmt: skip
-        points.append(
-            Point(
-                months=float(month),
-                survival=shown[0],
-                lower=shown[1],
-                upper=shown[2],
-                at_risk=int(count) // MIN_COUNT * MIN_COUNT,
-            )
-        )
+def _curve(name: str, fit: KaplanMeier, shown: KaplanMeier, every: float) -> Curve:
+    died = np.repeat(fit.times, fit.events)
     return Curve(
         group=name,
         n=round_count(fit.n),
         events=round_count(fit.n_events),
-        median_months=_round_months(fit.median),
-        median_lower=_round_months(fit.median_lower),
-        median_upper=_round_months(fit.median_upper),
-        points=points,
+        median_months=_median(fit.median, died),
+        median_lower=_median(fit.median_lower, died),
+        median_upper=_median(fit.median_upper, died),
+        points=[
+            Point(
+                months=float(shown.times[at]),
+                survival=float(shown.survival[at]),
+                lower=float(shown.lower[at]),
+                upper=float(shown.upper[at]),
+                at_risk=int(shown.at_risk[at]),
+            )
+            for at in pick_points(shown.times, every)
+        ],
     )
 
 
-def _round_months(value: float) -> float | None:
-    """Round a time, which belongs to a single patient, to half a month."""
-    found = finite(value)
-    return None if found is None else round(found * 2) / 2
+def _median(value: float, died: FloatArray) -> float | None:
+    """Return the mean of the event times around a median, which is one patient's own."""
+    if finite(value) is None or len(died) < MIN_COUNT:
+        return None
+    at = int(np.searchsorted(died, value))
+    first = min(max(at - MIN_COUNT // 2, 0), len(died) - MIN_COUNT)
+    return round(float(died[first : first + MIN_COUNT].mean()) * 2) / 2
 
 
-def _draw(path: Path, curves: list[tuple[str, Any]], title: str, endpoint: str) -> None:
-    """Draw step curves with confidence intervals, each ending where fewer than five are at risk."""
+def _draw(path: Path, curves: list[tuple[str, KaplanMeier]], title: str, endpoint: str) -> None:
+    """Draw the shown steps of the curves with their confidence intervals."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -219,16 +225,8 @@ def _draw(path: Path, curves: list[tuple[str, Any]], title: str, endpoint: str) 
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for name, fit in curves:
-        keep = fit.at_risk >= MIN_COUNT
-        axes.step(
-            fit.times[keep],
-            fit.survival[keep],
-            where="post",
-            label=f"{name} (n={round_count(fit.n)})",
-        )
-        axes.fill_between(
-            fit.times[keep], fit.lower[keep], fit.upper[keep], step="post", alpha=0.15
-        )
+        axes.step(fit.times, fit.survival, where="post", label=f"{name} (n={fit.n})")
+        axes.fill_between(fit.times, fit.lower, fit.upper, step="post", alpha=0.15)
     axes.set(xlabel="months", ylabel=f"{endpoint}", ylim=(0, 1.02), xlim=(0, None))
     axes.set_title(title, fontsize=9)
     axes.legend(frameon=False)

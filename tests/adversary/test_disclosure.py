@@ -28,6 +28,7 @@ from validation.disclosure import (
     round_to_error,
     safe_count,
     shown_finding,
+    shown_months,
     shown_quantiles,
     shown_variable,
     winsorized,
@@ -345,6 +346,52 @@ def test_the_grid_of_a_curve_shows_nobody_s_own_time(
 ) -> None:
     with pytest.raises(InputError):
         registry.run("kaplan_meier", {"cohort": "cohort", "endpoint": "OS", "every": 0.1}, context)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_step_of_a_curve_is_about_few_patients(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    kinds = [draw.exponential(draw.uniform(3, 200), draw.integers(0, 300)) for _ in range(2)]
+    months = shown_months(kinds, 90.0)
+    assert (months == np.round(months)).all() and (np.diff(months) > 0).all()
+    for times in kinds:
+        happened = np.searchsorted(np.sort(times), months, side="right")
+        steps = np.diff(happened, prepend=0)
+        assert ((steps == 0) | (steps >= MIN_COUNT)).all()
+    # Among few events, no point says when the first of them happened.
+    assert shown_months([np.array([30.0, 31.0, 32.0])], 90.0).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("tool", ["kaplan_meier", "competing_risks"])
+def test_points_and_picture_of_a_curve_are_the_same_steps_of_five(
+    tool: str, registry: Registry, context: ToolContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from matplotlib.axes import Axes
+
+    drawn: list[tuple[Any, Any]] = []
+    step = Axes.step
+    monkeypatch.setattr(
+        Axes, "step", lambda self, x, y, *a, **k: (drawn.append((x, y)), step(self, x, y, *a, **k))
+    )
+    endpoint = "OS" if tool == "kaplan_meier" else "DSS"
+    given = {"cohort": "cohort", "endpoint": endpoint, "group": AGED, "every": 1}
+    curves = registry.run(tool, given, context).result["curves"]
+    young = np.median(AGE) >= AGE
+    flags = [DEAD == 1] if endpoint == "OS" else [CAUSE == 1, CAUSE == 2]
+    shown: set[float] = set()
+    for curve in curves:
+        side = young if curve["group"] == "low" else ~young
+        months = np.array([point["months"] for point in curve["points"]])
+        assert len(months) > (2 if endpoint == "OS" else 0)
+        for flag in flags:
+            died = np.sort(DAYS[side & flag] / 30.4375)
+            steps = np.diff(np.searchsorted(died, months, side="right"), prepend=0)
+            assert ((steps == 0) | (steps >= MIN_COUNT)).all()
+        for name in ("survival", "event", "competing"):
+            shown |= {point[name] for point in curve["points"] if name in point}
+    assert drawn
+    for x, y in drawn:
+        assert (np.asarray(x) == np.round(x)).all() and set(np.asarray(y).tolist()) <= shown
 
 
 @pytest.mark.parametrize("patients", [40, 240, 10_000])

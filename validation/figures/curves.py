@@ -146,7 +146,7 @@ def at_risk(curve: Followed, when: FloatArray) -> IntArray:
 
 def count_text(count: int, smallest: int) -> str:
     """Format a count, hiding counts that are too small."""
-    return f"<{smallest}" if 0 < count < smallest else str(count)
+    return f"<{smallest}" if smallest > 1 and count < smallest else str(count)
 
 
 def repeat_last(values: FloatArray) -> FloatArray:
