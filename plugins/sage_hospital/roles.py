@@ -8,9 +8,9 @@ import tomllib
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from sage.core.errors import InputError, explain_validation
 from sage.core.models import Strict
@@ -23,8 +23,9 @@ NAME = re.compile(r"[^\x00-\x1f\x7f]{1,80}")
 class Roles(Strict):
     """Roles and quotas by person, from the `--roles` file.
 
-    `default` applies to people who are not listed; without it, they are rejected. `quotas`
-    apply to each person without an entry in `quotas_of`.
+    `default` applies to people who are not listed; without it, they are rejected. It cannot hold
+    `administer`, which is given by name. `quotas` apply to each person without an entry in
+    `quotas_of`.
     """
 
     default: tuple[Role, ...] = ()
@@ -43,6 +44,17 @@ class Roles(Strict):
         if not isinstance(value, dict):
             return value
         return {who: [role] if isinstance(role, str) else role for who, role in value.items()}
+
+    @model_validator(mode="after")
+    def _name_people(self) -> Self:
+        if Role.ADMINISTER in self.default:
+            raise ValueError('default: "administer" must be given by name, under [people]')
+        for who in self.people:
+            if any(mark in who for mark in "*?[") or not NAME.fullmatch(who):
+                raise ValueError(f'people: "{who}" is a pattern; name each person, or use default')
+        if not (self.default or self.people):
+            raise ValueError("nobody has a role; add people, or default")
+        return self
 
     def roles_of(self, who: str) -> frozenset[Role]:
         """Return a person's roles; empty if the person is not listed and there is no default."""
@@ -143,9 +155,14 @@ def parse_trust(header: str, proxies: list[str], roles: Path | None) -> Trust | 
         raise InputError(
             f"--trust-proxy: {error}; expected an IP address, or a network such as 10.0.0.0/8"
         ) from None
+    if wide := [network for network in networks if network.prefixlen == 0]:
+        raise InputError(
+            f"--trust-proxy {wide[0]} is every address, so that everybody could give any name; "
+            "name the proxy's own"
+        )
     if roles is None:
         raise InputError(
-            "--trust-header requires --roles FILE, which assigns roles to people; to give everyone "
-            f"all roles, set default = {sorted(map(str, Role))} in this file"
+            "--trust-header requires --roles FILE, which says who may do what; to let everybody "
+            'do all but administer, write default = ["read", "run", "review"] in it'
         )
     return Trust(header, networks, read_roles(roles))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,8 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
+from sage.core.errors import InputError
 from sage.web.people import Role
-from sage_hospital.roles import read_roles
+from sage_hospital.roles import parse_trust, read_roles
 from sandbox.image.build import BASE_IMAGE
 from tests.docs.examples import parse
 
@@ -31,7 +33,8 @@ helm = pytest.mark.skipif(HELM is None, reason="Helm is not installed (.ci/helm 
 def manifests(tmp_path: Path, **values: Any) -> list[dict[str, Any]]:
     """What Helm makes of the chart, without a cluster, where its strict lint has no objection."""
     given = tmp_path / "values.yaml"
-    given.write_text(yaml.safe_dump({"roles": ROLES} | values))
+    image = {"digest": f"sha256:{'0' * 64}"}
+    given.write_text(yaml.safe_dump({"roles": ROLES, "image": image} | values))
     chart = str(DEPLOY / "helm" / "sage")
     assert HELM is not None
     for command in (["lint", "--strict", chart], ["template", "lab", chart]):
@@ -105,6 +108,20 @@ def test_the_chart_s_roles_are_those_that_the_server_reads(tmp_path: Path) -> No
         {"trust": {"proxies": [""]}},
         {"secret": ""},
         {"roles": ""},
+        {"roles": " \n"},
+        # Without sources, a policy of Kubernetes lets everybody in; without targets, out.
+        {"trust": {"proxies": []}},
+        {"trust": {"proxies": ["0.0.0.0/0"]}},
+        {"trust": {"proxies": ["::/0"]}},
+        {"trust": {"header": ""}},
+        {"egress": [{}]},
+        {"egress": [{"ports": [{"port": 443}]}]},
+        {"egress": [{"to": [{}], "ports": [{"port": 443}]}]},
+        {"host": "*"},
+        {"networkPolicy": {"enabled": False}},
+        {"server": {"hostNetwork": True}},
+        {"image": {"digest": ""}},
+        {"image": {"digest": "latest"}},
     ],
 )
 def test_values_that_the_chart_does_not_take_are_named(
@@ -112,6 +129,105 @@ def test_values_that_the_chart_does_not_take_are_named(
 ) -> None:
     with pytest.raises(AssertionError, match=next(iter(wrong))):
         manifests(tmp_path, **wrong)
+
+
+@helm
+def test_pods_have_no_way_to_the_node_and_few_to_the_network(tmp_path: Path) -> None:
+    rule = {"to": [{"ipBlock": {"cidr": "192.0.2.1/32"}}], "ports": [{"port": 443}]}
+    found = manifests(tmp_path, data="slides", egress=[rule])
+    (policy,) = [item["spec"] for item in found if item["kind"] == "NetworkPolicy"]
+    assert set(policy["policyTypes"]) == {"Ingress", "Egress"}
+    assert all(entry["from"] for entry in policy["ingress"])
+    assert all(entry["to"] and entry["ports"] for entry in policy["egress"])
+    (chosen,) = policy["podSelector"]["matchExpressions"]
+    for item in found:
+        if item["kind"] != "Deployment":
+            continue
+        assert item["spec"]["template"]["metadata"]["labels"][chosen["key"]] in chosen["values"]
+        pod = item["spec"]["template"]["spec"]
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+        assert pod["automountServiceAccountToken"] is False
+        kinds = {kind for volume in pod["volumes"] for kind in volume} - {"name"}
+        assert kinds <= {"persistentVolumeClaim", "emptyDir", "secret", "configMap"}
+        (container,) = pod["containers"]
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False and "privileged" not in security
+        assert re.fullmatch(r"sage@sha256:[0-9a-f]{64}", container["image"])
+    with pytest.raises(AssertionError, match="digest"):
+        manifests(tmp_path, image={"tag": "latest"})
+    local = manifests(tmp_path, image={"pullPolicy": "Never"})
+    pods = [it["spec"]["template"]["spec"] for it in local if it["kind"] == "Deployment"]
+    assert {pod["containers"][0]["image"] for pod in pods} == {"sage:0.1.0"}
+
+
+@pytest.mark.parametrize("setting", [{}, {"SAGE_DATA": "/", "SAGE_ROLES": "/dev/null"}])
+def test_no_service_has_the_engine_s_socket_or_more_rights(setting: dict[str, str]) -> None:
+    """Whatever an `.env` says, folders of the host are read only, and images are not fetched."""
+    text = (DEPLOY / "compose.yaml").read_text()
+    for name, value in setting.items():
+        text = re.sub(rf"\$\{{{name}:-[^}}]*\}}", value, text)
+    given = yaml.safe_load(text)
+    for name, service in given["services"].items():
+        assert not {"privileged", "cap_add", "devices", "network_mode", "pid", "ipc", "userns_mode",
+                    "group_add", "extends", "env_file"} & set(service)  # fmt: skip
+        for volume in service["volumes"]:
+            source, _, place = volume.replace(":-", "").partition(":")
+            assert source in given["volumes"] or place.endswith(":ro"), volume
+        assert "docker.sock" not in str(service)
+        assert "@sha256:" in service["image"] or service["pull_policy"] == "never", name
+        published = service.get("ports", [])
+        assert all(port.startswith("127.0.0.1:") for port in published)
+        if name != "database":
+            assert set(service["environment"]) == {"SAGE_CHECKPOINT_URL", "SAGE_LEDGER"}
+    assert {name: set(entry) for name, entry in given["secrets"].items()} == {
+        "token": {"file"}, "roles": {"file"}
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("roles", "proxies", "named"),
+    [
+        (None, [], "--roles"),
+        ("absent", [], "No such file"),
+        ("", [], "nobody"),
+        ('default = "administer"', [], "administer"),
+        ('default = ["read", "administer"]', [], "administer"),
+        ('[people]\n"*" = "read"', [], "pattern"),
+        ('[people]\n"@example.org?" = "read"', [], "pattern"),
+        ('default = "king"', [], "valid roles"),
+        (ROLES, ["0.0.0.0/0"], "every address"),
+        (ROLES, ["::/0"], "every address"),
+        (ROLES, ["proxy"], "--trust-proxy"),
+    ],
+)
+def test_no_server_starts_that_would_let_anybody_in(
+    roles: str | None, proxies: list[str], named: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "roles.toml" if roles is not None else None
+    if file is not None and roles != "absent":
+        file.write_text(roles or "")
+    with pytest.raises(InputError, match=re.escape(named)):
+        parse_trust("X-Forwarded-User", proxies, file)
+
+
+def test_without_its_files_the_service_of_a_unit_does_not_start(tmp_path: Path) -> None:
+    """The command of the unit, as an environment of another program's variables would start it."""
+    unit = (DEPLOY / "sage-server.service").read_text()
+    (line,) = re.findall(r"^ExecStart=/opt/sage/bin/sage (.*)$", unit, re.MULTILINE)
+    place = tmp_path / "etc"
+    words = line.replace("/etc/sage", str(place)).replace("/srv/sage/cohorts", str(tmp_path))
+    place.mkdir()
+    (place / "token").write_text("t" * 32)
+    (place / "token").chmod(0o640)
+    hostile = {"SAGE_TRUST_HEADER": "", "SAGE_ROLES": "", "TRUST_HEADER": "", "OPENAI_API_KEY": "k"}
+    for missing in ("roles.toml", "token"):
+        (place / "roles.toml").write_text(ROLES)
+        (place / missing).unlink()
+        done = subprocess.run(
+            [sys.executable, "-m", "sage", *words.split()], cwd=tmp_path, timeout=60,
+            env={**os.environ, **hostile, "HOME": str(tmp_path)}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 2 and missing in done.stderr, done.stderr
 
 
 def test_the_image_takes_sage_s_arguments_and_what_nextflow_starts(tmp_path: Path) -> None:

@@ -1,3 +1,12 @@
+{{- define "sage.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else if eq .Values.image.pullPolicy "Never" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag }}
+{{- else -}}
+{{ fail "image: give the digest of your image (sha256:…), or pullPolicy: Never for one on the nodes" }}
+{{- end -}}
+{{- end -}}
 {{- define "sage.settings" -}}
 - name: SAGE_CHECKPOINT_URL
   valueFrom: {secretKeyRef: {name: {{ .Values.secret | quote }}, key: checkpoint-url}}
