@@ -125,9 +125,10 @@ def read_slide(
     """
     from pydantic import ValidationError
 
+    from mcp_servers.context import remove_path
     from mcp_servers.slides.slide import Slide
     from sage.cli.console import print_json, print_line
-    from sage.core.errors import InputError, explain_validation
+    from sage.core.errors import InputError, SageError, explain_validation
     from sage.core.llm.budget import BudgetError, Meter
     from sage.core.llm.failures import ModelError
     from sage.core.llm.trace import Trace
@@ -162,14 +163,13 @@ def read_slide(
     guide = BehaviorModel(behavior) if agent == "o3" else None
     with Slide.open(slide, mpp=mpp) as opened:
         folder = out or Path(f"{opened.name}.reading")
-        scope = o3_scope(opened) if guide else Scope(opened, options)
-        patches = len(scope.patches)
 
         def show(line: str) -> None:
             print_line(line, err=as_json)
 
         with navigating(folder, f"sage reading read{f' for {by}' if by else ''}"):
-            if not replace and {path.name for path in folder.iterdir()} - {LOCK}:
+            found = [path for path in folder.iterdir() if path.name != LOCK]
+            if found and not replace:
                 raise InputError(
                     f"--out {folder} already exists; choose another folder, or overwrite with "
                     "--replace"
@@ -177,7 +177,14 @@ def read_slide(
             trace = folder / "trace.jsonl"
             trace.unlink(missing_ok=True)
             tracing = Trace(trace)
-            chosen = make_eyes(eyes, weights, folder, budget_usd, tracing)
+            try:
+                chosen = make_eyes(eyes, weights, folder, budget_usd, tracing)
+                scope = o3_scope(opened) if guide else Scope(opened, options)
+            except SageError:
+                for path in folder.iterdir():
+                    if path.name != LOCK and path not in found:
+                        remove_path(path)
+                raise
             person: Person | None = TerminalPerson(scope, input, show) if intervene else None
             if from_page:
                 person = FolderPerson(scope, folder, pause=pause)
@@ -185,7 +192,7 @@ def read_slide(
                 if guide is not None:
                     reading = read_guided(scope, chosen, guide, asked, guided, trace=tracing)
                 else:
-                    show(f"{opened.name}: {patches} patches at {magnification:g}x")
+                    show(f"{opened.name}: {len(scope.patches)} patches at {magnification:g}x")
                     reading = read(scope, chosen, asked, options, trace=tracing, person=person)
             except (ModelError, BudgetError) as error:
                 # A model's failures name the remedy for a run, which this is not.
@@ -260,7 +267,8 @@ def make_eyes(
     Raises
     ------
     InputError
-        If weights are missing or not accepted, or the settings name no model with vision.
+        If weights are missing or not accepted, the settings name no model with vision, or the model
+        does not see.
     """
     from sage.core.errors import InputError
     from sage_slide_reading.reader.eyes import clip_eyes, computed_eyes, model_eyes
@@ -277,6 +285,9 @@ def make_eyes(
         return clip_eyes(weights)
     from sage.run.wiring import make_chat
     from sage.settings import load
+    from sage_slide_reading.reader.model import require_sight
 
     reasoner = make_chat(load(reasoner="chat"), folder, budget_usd=budget_usd, trace=trace)
-    return model_eyes(reasoner, weights)
+    chosen = model_eyes(reasoner, weights)
+    require_sight(reasoner)
+    return chosen

@@ -10,13 +10,15 @@ from __future__ import annotations
 import base64
 import io
 from dataclasses import replace
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
+import numpy as np
 from pydantic import Field
 
 from agents.core.base import Agent, Reasoner, Resources, Role, View, prompt_file
 from mcp_servers.slides.arrays import U8
 from sage.core.errors import InputError
+from sage.core.llm.failures import ModelError
 from sage.core.printable import one_line
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import (
@@ -38,6 +40,10 @@ STATEMENT = (
     " neither is a pathologist. Not for diagnosis."
 )
 
+Color = Literal["red", "orange", "yellow", "green", "blue", "purple", "white", "black"]
+SHOWN: tuple[Color, Color, Color] = ("blue", "yellow", "red")
+"""Colors of the stripes; who guesses is right once in 336."""
+
 
 class Picture(View):
     """Input for the Perceptor about an image; `question` is empty if there is none."""
@@ -50,6 +56,16 @@ class Perceived(View):
     """The Perceptor's reply about an image."""
 
     description: Annotated[str, Field(min_length=20, max_length=2000)]
+
+
+class Nothing(View):
+    """Input of a question that needs none."""
+
+
+class Stripes(View):
+    """Colors of the stripes of `sight_png`, from left to right."""
+
+    colors: tuple[Color, Color, Color]
 
 
 class Judged(View):
@@ -125,6 +141,44 @@ AT_ONCE = Agent(
 )  # fmt: skip
 
 
+SIGHT = Agent(
+    name="slide_sight", role=Role.HIGH, reads=Nothing, returns=Stripes,
+    prompt=prompt_file(__file__, "sight.md"), rule=refuse_without_model,
+    images=lambda _: (sight_png(),),
+)  # fmt: skip
+
+
+def require_sight(reasoner: Reasoner) -> None:
+    """Ask the model for the colors of three stripes, before any work on a slide.
+
+    A server may refuse pictures, and another drop them, so that the model describes what it never
+    saw.
+
+    Raises
+    ------
+    InputError
+        If the model has no eyes.
+    """
+    way = "use a model with vision, or --eyes computed"
+    try:
+        named = reasoner.ask(SIGHT, Nothing()).output.colors
+    except ModelError as error:
+        raise InputError(f"--eyes model: the model sees no pictures ({error}); {way}") from None
+    if named != SHOWN:
+        raise InputError(
+            f"--eyes model: shown stripes in {', '.join(SHOWN)}, the model named "
+            f"{', '.join(named)}, so that it sees no pictures; {way}"
+        )
+
+
+def sight_png() -> str:
+    """Draw three vertical stripes as base64 PNG."""
+    from PIL import ImageColor
+
+    stripes = np.array([ImageColor.getrgb(color) for color in SHOWN], dtype=np.uint8)
+    return encode_png(np.broadcast_to(stripes.repeat(96, axis=0), (192, 288, 3)))
+
+
 class ModelPerceptor:
     """Perceptor that shows each field to a model with vision."""
 
@@ -152,7 +206,7 @@ def encode_png(image: U8) -> str:
     from PIL import Image
 
     buffer = io.BytesIO()
-    Image.fromarray(image).save(buffer, format="PNG")
+    Image.fromarray(np.ascontiguousarray(image)).save(buffer, format="PNG")
     return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 

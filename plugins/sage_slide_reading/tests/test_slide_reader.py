@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image, ImageColor
+from typer.testing import CliRunner
 
 from benchmarks.adapters.slides_read import DEVELOPED_ON, REPORTED_ON, plant
 from benchmarks.simulate.scenes import Scene, render_scene
@@ -24,6 +28,7 @@ from mcp_servers.pathology.nuclei_net.model import shipped_network
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
 from mcp_servers.slides.slide import Slide
+from sage.cli.app import app
 from sage.core.errors import FaultError, InputError
 from sage.core.llm.trace import Trace, episodes, read_trace
 from sage.core.llm.turns import replay
@@ -45,6 +50,7 @@ from sage_slide_reading.reader.export import (
     write_reading,
 )
 from sage_slide_reading.reader.eyes import Eyes, clip_eyes, computed_eyes, model_eyes
+from sage_slide_reading.reader.model import SHOWN, require_sight
 from sage_slide_reading.reader.o3 import o3_scope, read_guided
 from sage_slide_reading.reader.person import TerminalPerson
 from sage_slide_reading.reader.rules import RulesExecutor, hottest, speaks_for
@@ -819,6 +825,47 @@ def test_a_refused_reading_leaves_a_folder_as_it_was(section: Path, tmp_path: Pa
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == [
         "kept", "kept/notes.txt",
     ]  # fmt: skip
+
+
+BLIND = {
+    "drops pictures": Answer(json.dumps({"colors": ["red", "green", "blue"]})),
+    "refuses pictures": Answer("image input is not supported", status=400),
+}
+
+
+@pytest.mark.parametrize("kind", BLIND)
+def test_a_model_without_eyes_is_refused_before_the_slide_is_measured(
+    kind: str, section: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(*given: Any) -> None:
+        raise AssertionError("the slide was measured")
+
+    monkeypatch.setattr("sage_slide_reading.reader.scope.Scope.__init__", measure)
+    monkeypatch.chdir(tmp_path)
+    with serve(lambda body: BLIND[kind]) as server:
+        (tmp_path / "sage.toml").write_text(
+            f'base_url = "{server.url}"\nvision = true\nrepairs = 0\n[models]\n'
+            'high = { name = "m" }\nmini = { name = "m" }\nnano = { name = "m" }\n'
+        )
+        done = CliRunner().invoke(
+            app, ["reading", "read", str(section), "Where is the tumor?", "--eyes", "model"]
+        )
+        assert isinstance(done.exception, InputError), done.output
+        assert "--eyes model" in str(done.exception)
+        assert len(server.requests) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["sage.toml"]
+
+
+def test_a_model_that_names_what_it_was_shown_has_eyes(tmp_path: Path) -> None:
+    with serve(player({"Stripes": {"colors": SHOWN}})) as server:
+        reasoner = chat_reasoner(server.url, tmp_path)
+        reasoner.settings = reasoner.settings.model_copy(update={"vision": True})
+        require_sight(reasoner)
+    (body,) = server.requests
+    (picture,) = [part for part in body["messages"][1]["content"] if part["type"] == "image_url"]
+    with Image.open(BytesIO(base64.b64decode(picture["image_url"]["url"].partition(",")[2]))) as it:
+        seen = [it.getpixel((x, 90)) for x in (40, 140, 240)]
+    assert seen == [ImageColor.getrgb(name) for name in SHOWN]
 
 
 def test_read_slide_is_a_tool(section: Path, tmp_path: Path) -> None:
