@@ -25,7 +25,6 @@ from kg.types import ScoredPath
 from sage.core.data import data_root
 from sage.core.errors import InputError
 from sage.core.files import read_json
-from sage.core.llm.trace import list_stand_ins, read_trace
 from sage.report.candidates import read_candidates
 from sage.report.debate import (
     Turn,
@@ -51,7 +50,7 @@ from sage.report.spending import Spending, spending
 from sage.run.folder import Manifest, RunFolder
 from sage.run.questions import describe_carried, name_lost, question_of
 from sage.run.state import Decision, Evaluation
-from sage.run.steps import describe_step
+from sage.run.steps import describe_stand_ins
 
 if TYPE_CHECKING:
     from agents.feasibility.types import FeasibilityVerdict
@@ -214,19 +213,11 @@ def collect_page(folder: RunFolder, *, pages: bool = True) -> Page:
             max((page.contract.alpha for page in tested if page.contract), default=0.05),
         ),
         explorations=read_explorations(folder, _read_file),
-        stood_in=_list_stand_ins(folder, run),
+        stood_in=describe_stand_ins(folder),
         spending=_spending(folder, facts),
         facts=facts,
         sources=sources,
     )
-
-
-def _list_stand_ins(folder: RunFolder, run: Manifest) -> tuple[str, ...]:
-    """List the steps in which rules replaced the model."""
-    if run.reasoner == "rules" or not folder.trace_path.exists():
-        return ()
-    found = list_stand_ins(read_trace(folder.trace_path))
-    return tuple(describe_step({"node": node, "hypothesis": about}) for node, about in found)
 
 
 def _model(path: Path, kind: Any) -> Any:

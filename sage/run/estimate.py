@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from agents.core.base import Agent, Role
+from agents.core.prompting import parse
 from agents.novelty.types import DebateSettings
 from agents.scientist.agent import BOUNDS
 from agents.scientist.tools import LOOKS
@@ -31,16 +32,17 @@ ONCE = {
 LOOK = 1500
 """Tokens that a tool's result is assumed to add to the next prompt."""
 GUESSED_REPLY = 1500
-"""Tokens assumed for a reply missing from the recorded run."""
+"""Tokens assumed for a reply that does not occur in the recorded run."""
+Fits = Literal["whole", "shortened", "no"]
 CRITICS = ("prover", "verifier", "judge")
 
 
 class AgentEstimate(Strict):
     """An agent's typical share of a run, and the maximum with every round and revision.
 
-    Tokens are summed over all calls. USD is None if the model has no prices. `room` is the
-    space left for a prompt in the model's declared context; a prompt that does not fit is
-    "shortened" by dropping items, or not sent ("no") if its fixed part is already too long.
+    Tokens are summed over all calls. USD is None if the model has no prices. `room` is what the
+    model's declared context leaves a prompt; a prompt that does not fit is "shortened" by items, or
+    not sent where its fixed part alone is too long ("no"), so that nothing is called.
     """
 
     agent: str
@@ -54,7 +56,7 @@ class AgentEstimate(Strict):
     usd: float | None
     usd_most: float | None
     room: int | None = None
-    fits: Literal["whole", "shortened", "no"] = "whole"
+    fits: Fits = "whole"
 
 
 class RunEstimate(Strict):
@@ -104,6 +106,11 @@ def _guess_size(agent: Agent[Any, Any]) -> tuple[int, int]:
     return estimate_tokens(agent.prompt.text) + _fixed_tokens(agent), GUESSED_REPLY
 
 
+def _least_size(agent: Agent[Any, Any]) -> int:
+    """Estimate the tokens that every prompt of an agent has, whatever it is about."""
+    return estimate_tokens(parse(agent.prompt).system) + _fixed_tokens(agent)
+
+
 def _fixed_tokens(agent: Agent[Any, Any]) -> int:
     """Estimate the tokens in an agent's schema and tools, which are resent with each call."""
     tools = [tool.wire() for tool in agent.tools]
@@ -136,16 +143,21 @@ def _estimate_agent(
     hypotheses: int,
     sizes: list[tuple[int, int]],
 ) -> AgentEstimate:
+    prompts, replies = [size[0] for size in sizes], [size[1] for size in sizes]
+    room, fixed = model.room, _least_size(agent)
+    whole = room is None or room >= max(prompts)
+    fits: Fits = "whole" if whole else "shortened" if fixed < (room or 0) else "no"
     usual = min(most, len(sizes) * (1 if agent.name in ONCE else hypotheses))
     usual = most if agent is TOURNAMENT else usual
-    prompts, replies = [size[0] for size in sizes], [size[1] for size in sizes]
+    if fits == "no":  # rules stand in before any call
+        usual = most = 0
     prompt, prompt_most = sum(prompts) // len(sizes) * usual, max(prompts) * most
     if agent.bounds is BOUNDS:  # each result appears in all later prompts
         prompt_most += LOOK * most * (most - 1) // 2
-    room, fixed = model.room, _guess_size(agent)[0]
-    whole = room is None or room >= max(prompts)
-    reply = sum(replies) // len(sizes) * usual
-    reply_most = (model.max_tokens or max(replies)) * most
+    if room is not None:
+        prompt, prompt_most = min(prompt, room * usual), min(prompt_most, room * most)
+    longest = model.max_tokens or max(replies)
+    reply, reply_most = min(sum(replies) // len(sizes), longest) * usual, longest * most
     priced = model.price_in is not None and model.price_out is not None
     return AgentEstimate(
         agent=agent.name,
@@ -157,7 +169,7 @@ def _estimate_agent(
         completion_tokens=reply,
         completion_tokens_most=reply_most,
         room=room,
-        fits="whole" if whole else "shortened" if fixed < (room or 0) else "no",
+        fits=fits,
         usd=model.cost(prompt, reply) if priced else None,
         usd_most=model.cost(prompt_most, reply_most) if priced else None,
     )
@@ -183,16 +195,19 @@ def describe_misfits(settings: Settings, contexts: Mapping[str, int] | None = No
 
     Parameters
     ----------
-    contexts : context lengths reported by a server, by model, for models that declare none
+    contexts : contexts that a server reports, by model, for models that declare none; a server of
+        a single model answers to every name
     """
     found = []
+    contexts = contexts or {}
+    only = next(iter(contexts.values())) if len(contexts) == 1 else None
     for role in Role:
         model: ModelChoice = getattr(settings.models, role.value)
-        if model.context is None and (known := (contexts or {}).get(model.name)):
+        if model.context is None and (known := contexts.get(model.name, only)):
             model = model.model_copy(update={"context": known})
         if model.room is None:
             continue
-        needed = {agent.name: _guess_size(agent)[0] for agent in AGENTS if agent.role is role}
+        needed = {agent.name: _least_size(agent) for agent in AGENTS if agent.role is role}
         if names := [name for name, tokens in needed.items() if tokens > model.room]:
             found.append(
                 f"models.{role.value} ({model.name}, context {model.context:,}): its prompts leave "

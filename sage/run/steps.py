@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from sage.core.llm.trace import list_stand_ins, read_trace
+
+if TYPE_CHECKING:
+    from sage.run.folder import RunFolder
 
 STEPS = {
     "question": "Reading the question",
@@ -32,3 +37,11 @@ def describe_step(event: Mapping[str, Any]) -> str:
     about = [str(event["hypothesis"])] if event.get("hypothesis") else []
     about += [f"round {event['round']}"] if event.get("round") else []
     return f"{words} ({', '.join(about)})" if about else words
+
+
+def describe_stand_ins(folder: RunFolder) -> tuple[str, ...]:
+    """Describe the steps of a run in which rules stood in for the model."""
+    if folder.manifest().reasoner == "rules" or not folder.trace_path.exists():
+        return ()
+    found = list_stand_ins(read_trace(folder.trace_path))
+    return tuple(describe_step({"node": node, "hypothesis": about}) for node, about in found)

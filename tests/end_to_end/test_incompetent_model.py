@@ -41,6 +41,7 @@ while True:
 """
 CONTEXT = 1280
 """Tokens; longer prompts are not sent, which bounds the time on a small machine."""
+ROLES = ("nano", "mini", "high")
 REFUSED = "written by the model m, not checked"
 """What a question is refused with that the model takes for none, before its own words."""
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -49,7 +50,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 def _settings(url: str, **more: Any) -> str:
     models = {"name": "m", "max_tokens": 120, "context": CONTEXT, **more}
     listed = ", ".join(f"{name} = {json.dumps(value)}" for name, value in models.items())
-    roles = "\n".join(f"{role} = {{ {listed} }}" for role in ("nano", "mini", "high"))
+    roles = "\n".join(f"{role} = {{ {listed} }}" for role in ROLES)
     return f'reasoner = "chat"\nbase_url = "{url}"\nrepairs = 1\n[models]\n{roles}\n'
 
 
@@ -132,6 +133,80 @@ def test_a_real_model_without_a_clue_gives_an_honest_report(model: str, tmp_path
     told = [json.loads(line) for line in after.removeprefix(paid).splitlines()]
     assert {line["node"] for line in told} <= {"interpreter", "summary"}
     _check_report(tmp_path / attempt, steps=1)
+
+
+def _check_campaign(folder: Path, steps: int) -> None:
+    """A round ended in a finding of SAGE's own, and the notebook names what the model failed at."""
+    told = json.loads((folder / "campaign" / "notebook.json").read_text())
+    (finding,) = told["findings"]
+    assert len(finding["stood_in"]) >= steps
+    assert finding["came"] == "dead end" or finding["verdict"]
+    page = (folder / "campaign" / "notebook.md").read_text()
+    assert finding["came"] == "dead end" or "The model failed" in page
+    assert "The model failed" in (folder / "campaign" / "round-1" / "report.md").read_text()
+
+
+CAMPAIGN = ("campaign", PROMPT, "--cohort", "demo", "--rounds", "1", "--hypotheses", "1",
+            "--auto-approve", "--yes", "--out", "campaign", "--json")  # fmt: skip
+
+
+def test_a_campaign_by_a_server_of_nonsense_says_so_in_its_notebook(tmp_path: Path) -> None:
+    with serve(lambda body: Answer('{"because": "I said so"}')) as server:
+        (tmp_path / "sage.toml").write_text(_settings(server.url))
+        done = sage(*CAMPAIGN, cwd=tmp_path)
+    assert done.code == 0, done.err
+    _check_campaign(tmp_path, steps=5)
+
+
+def test_a_campaign_round_by_a_real_model_ends_by_itself_within_its_budget(
+    model: str, tmp_path: Path
+) -> None:
+    priced = {"price_in": 1.0, "price_out": 1.0}
+    (tmp_path / "sage.toml").write_text(_settings(model, **priced))
+    begun = time.monotonic()
+    done = sage(*CAMPAIGN, "--budget-usd", "0.05", cwd=tmp_path, timeout=800)
+    assert done.code == 0, done.err
+    assert time.monotonic() - begun < 800
+    _check_campaign(tmp_path, steps=1)
+    lines = (tmp_path / "campaign" / "round-1" / "spending.jsonl").read_text().splitlines()
+    assert 0 < sum(json.loads(line)["usd"] for line in lines) <= 0.05
+
+
+def test_a_model_without_eyes_reads_no_slide(model: str, tmp_path: Path) -> None:
+    from benchmarks.simulate.scenes import render_scene
+
+    (tmp_path / "sage.toml").write_text(f"vision = true\n{_settings(model)}")
+    render_scene(tmp_path / "slide.tiff", seed=1, size_px=1024)
+    ask = ("reading", "read", "slide.tiff", "Where is the tumor?", "--eyes", "model")
+    begun = time.monotonic()
+    done = sage(*ask, cwd=tmp_path)
+    assert done.code == 2 and "--eyes model" in done.err, done.err
+    assert "patches" not in done.out and "Answer" not in done.out
+    assert time.monotonic() - begun < 120
+    assert not (tmp_path / "slide.reading").exists()
+
+
+def test_estimate_and_doctor_say_what_a_small_model_can_hold(model: str, tmp_path: Path) -> None:
+    """Before anything is paid: whose prompts fit, and no number that cannot come about."""
+    (tmp_path / "sage.toml").write_text(_settings(model))
+    rows = sage(*ASKED, "--estimate", "--json", cwd=tmp_path).json["agents"]
+    fits = {row["agent"]: row["fits"] for row in rows}
+    assert fits["scientist"] == "no" and fits["path_generation"] == "whole"
+    for row in rows:
+        assert row["prompt_tokens"] <= row["prompt_tokens_most"] <= row["room"] * row["calls_most"]
+        assert row["completion_tokens"] <= row["completion_tokens_most"] <= 120 * row["calls_most"]
+        assert (row["calls_most"] == 0) == (row["fits"] == "no")
+    # The server, not sage.toml, says how long a context is.
+    roles = "\n".join(f'{role} = {{ name = "m", max_tokens = 120 }}' for role in ROLES)
+    (tmp_path / "sage.toml").write_text(
+        f'reasoner = "chat"\nbase_url = "{model}"\n[models]\n{roles}\n'
+    )
+    checks = sage("doctor", "--probe", "--json", cwd=tmp_path).json["checks"]
+    (found,) = [check for check in checks if check["what"] == "reasoner"]
+    assert found["state"] == "missing"
+    said = found["remedy"]
+    assert f"{CONTEXT:,}" in said and "scientist" in said and "path_generation" not in said
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_real_model_reads_a_question(model: str, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from sage.core.files import read_json
 from sage.core.models import read_model
 from sage.report.spending import list_paid
 from sage.run.campaign.notebook import Finding, Source, held_back
+from sage.run.steps import describe_stand_ins
 from validation.contracts.contract import Contract, FrozenContract
 from validation.results.results import Results, TestOutcome, effect_text, p_is
 from validation.verdict.verdict import adjusted_plan
@@ -53,6 +54,7 @@ def findings_of(
         "cohort": services.dictionary.cohort,
         "held_back": held_back(manifest.spec.split, manifest.spec.seed),
         "at": clock.stamp(),
+        "stood_in": describe_stand_ins(folder),
     }
     drafts = folder.root.glob("outputs/draft-*.json")
     names = sorted(path.stem.removeprefix("draft-") for path in drafts)
