@@ -23,9 +23,8 @@ NAME = re.compile(r"[^\x00-\x1f\x7f]{1,80}")
 class Roles(Strict):
     """Roles and quotas by person, from the `--roles` file.
 
-    `default` applies to people who are not listed; without it, they are rejected. It cannot hold
-    `administer`, which is given by name. `quotas` apply to each person without an entry in
-    `quotas_of`.
+    `default` applies to people who are not listed; without it, they are rejected. It cannot
+    contain `administer`. `quotas` apply to each person without an entry in `quotas_of`.
     """
 
     default: tuple[Role, ...] = ()
@@ -162,7 +161,7 @@ def parse_trust(header: str, proxies: list[str], roles: Path | None) -> Trust | 
         )
     if roles is None:
         raise InputError(
-            "--trust-header requires --roles FILE, which says who may do what; to let everybody "
-            'do all but administer, write default = ["read", "run", "review"] in it'
+            "--trust-header requires --roles FILE, which assigns roles to people; to give everyone "
+            'all roles but administer, set default = ["read", "run", "review"] in this file'
         )
     return Trust(header, networks, read_roles(roles))

@@ -109,7 +109,7 @@ def checkpointer(services: Services) -> Iterator[BaseCheckpointSaver[Any]]:
 
 
 def _rename_thread(connection: sqlite3.Connection, manifest: Manifest) -> None:
-    """Rename the original's thread to the copy's in the checkpoint file of a copied run.
+    """In a copied run's checkpoint file, rename the original's thread to the copy's.
 
     A finished run does not continue, and its checkpoints are recorded as they are.
     """

@@ -32,7 +32,7 @@ ONCE = {
 LOOK = 1500
 """Tokens that a tool's result is assumed to add to the next prompt."""
 GUESSED_REPLY = 1500
-"""Tokens assumed for a reply that does not occur in the recorded run."""
+"""Tokens assumed for a reply missing from the recorded run."""
 Fits = Literal["whole", "shortened", "no"]
 CRITICS = ("prover", "verifier", "judge")
 
@@ -40,9 +40,9 @@ CRITICS = ("prover", "verifier", "judge")
 class AgentEstimate(Strict):
     """An agent's typical share of a run, and the maximum with every round and revision.
 
-    Tokens are summed over all calls. USD is None if the model has no prices. `room` is what the
-    model's declared context leaves a prompt; a prompt that does not fit is "shortened" by items, or
-    not sent where its fixed part alone is too long ("no"), so that nothing is called.
+    Tokens are summed over all calls. USD is None if the model has no prices. `room` is the
+    space left for a prompt in the model's declared context; a prompt that does not fit is
+    "shortened" by dropping items, or never sent ("no") if its fixed part is already too long.
     """
 
     agent: str
@@ -195,8 +195,8 @@ def describe_misfits(settings: Settings, contexts: Mapping[str, int] | None = No
 
     Parameters
     ----------
-    contexts : contexts that a server reports, by model, for models that declare none; a server of
-        a single model answers to every name
+    contexts : context lengths reported by a server, by model, for models that declare none; a
+        server of a single model serves it under every name
     """
     found = []
     contexts = contexts or {}

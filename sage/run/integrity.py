@@ -1,10 +1,10 @@
 """The record of a run's files: an append-only hash chain, checked before anything is shown.
 
-Each line contains a file name, the file's SHA-256 and the hash of the chain so far. A node records
-what it wrote when it ends; a file changed at any other time does not match the record, and no
-report is built from it. A finished run is recorded whole: its log, its checkpoints and the model's
-replies too. The record shows that a file was changed or lost, but not by whom: anyone who can write
-to the folder can also write a new record.
+Each line contains a file name, the file's SHA-256 and the hash of the chain so far. When
+a node ends, it records the files it wrote; a file changed at any other time does not
+match the record, and no report is built from it. A run that finishes records all of its files,
+including the log, the checkpoints and the model's replies. The record shows that a file was changed
+or lost, but not by whom: anyone who can write to the folder can also write a new record.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAME = "integrity.jsonl"
 JOURNALS = (
     "events.jsonl", "trace.jsonl", "spending.jsonl", "ledger.jsonl", "log.jsonl", "reviews.jsonl",
 )  # fmt: skip
-"""Files that only grow; at the end of each step they are recorded up to their current length."""
+"""Append-only files; at the end of each step they are recorded up to their current length."""
 MANIFEST = "manifest.json"
 CHECKPOINTS = "checkpoints.sqlite"
 TRANSIENT = (NAME, "run.lock", "pause", f"{CHECKPOINTS}-wal", f"{CHECKPOINTS}-shm")
@@ -201,7 +201,7 @@ class Record:
     def _require(self) -> None:
         if not self.exists():
             raise InputError(
-                f"{self.path} not found: the integrity of the run's files cannot be verified; "
+                f"{self.path} not found, so the integrity of the run's files cannot be verified; "
                 "restore it from a backup"
             )
 

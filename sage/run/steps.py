@@ -40,7 +40,7 @@ def describe_step(event: Mapping[str, Any]) -> str:
 
 
 def describe_stand_ins(folder: RunFolder) -> tuple[str, ...]:
-    """Describe the steps of a run in which rules stood in for the model."""
+    """Describe the steps of a run in which rules replaced the model."""
     if folder.manifest().reasoner == "rules" or not folder.trace_path.exists():
         return ()
     found = list_stand_ins(read_trace(folder.trace_path))

@@ -39,9 +39,9 @@ class Site:
     Parameters
     ----------
     roots : folders below which cohorts and slides may be shown
-    reviewers : how many different people must agree on a hypothesis
-    kg : the graph with which questions are read; None for the graph that ships with SAGE
-    damaged : what is wrong with the runs that the last list had to leave out, by name
+    reviewers : number of different people who must agree on a hypothesis
+    kg : the graph used to parse questions; None for the graph that ships with SAGE
+    damaged : reasons why runs are missing from the latest list, by name
     """
 
     settings: Settings
@@ -74,7 +74,7 @@ class Site:
     def runs(self) -> list[tuple[str, RunFolder]]:
         """List runs and campaign rounds under the names that `run` accepts, newest first.
 
-        Runs whose manifest cannot be read or was changed are in `damaged` instead.
+        Runs whose manifest is not readable or was changed are in `damaged` instead.
         """
         found = [(run.id, run) for run in list_runs(self.settings.runs_dir)]
         for campaign in self.campaigns():

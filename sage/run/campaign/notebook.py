@@ -49,12 +49,13 @@ class Source(Strict):
 class Finding(Strict):
     """A claim made in a campaign.
 
-    `came`, `effect` and `explored` describe the exploring patients. `confirmed` describes the
-    others: the text of the estimate, None if they were never opened; `place` and `level` are the
-    claim's in the online error control. `why` is the move's reason, `reason` the verdict's, or why
-    the claim is a dead end. `held_back` identifies the draw of the patients that were held back;
-    empty if all patients explored. `stood_in` lists the steps of the round in which rules answered
-    because the model could not.
+    `came`, `effect` and `explored` describe the exploration patients. `confirmed` describes
+    the confirmation patients: the text of the estimate, or None if their data were never
+    opened. `place` and `level` are the claim's position and level in the online error
+    control. `why` is the move's reason; `reason` is the verdict's, or explains why the claim
+    is a dead end. `held_back` identifies the draw of the patients held back; it is empty if
+    all patients were used for exploration. `stood_in` lists the steps of the round in which
+    rules replaced the model.
     """
 
     campaign: str
