@@ -370,9 +370,12 @@ def test_points_and_picture_of_a_curve_are_the_same_steps_of_five(
 
     drawn: list[tuple[Any, Any]] = []
     step = Axes.step
-    monkeypatch.setattr(
-        Axes, "step", lambda self, x, y, *a, **k: (drawn.append((x, y)), step(self, x, y, *a, **k))
-    )
+
+    def draw(self: Axes, x: Any, y: Any, *more: Any, **look: Any) -> Any:
+        drawn.append((x, y))
+        return step(self, x, y, *more, **look)
+
+    monkeypatch.setattr(Axes, "step", draw)
     endpoint = "OS" if tool == "kaplan_meier" else "DSS"
     given = {"cohort": "cohort", "endpoint": endpoint, "group": AGED, "every": 1}
     curves = registry.run(tool, given, context).result["curves"]
