@@ -89,7 +89,7 @@ class Slide:
         return self.run("tls", **arguments)
 
     def tumor(self, **arguments: Any) -> dict[str, Any]:
-        """Detect tumor or tumor-like epithelium and return its mask, score and outlines."""
+        """Find the tumor from `tumor_regions` or with a `model`: mask, area and outlines."""
         return self.run("tumor", **arguments)
 
 

@@ -1,4 +1,4 @@
-"""Slide tools: nuclei, aggregates, tumor and germinal centers on painted slides.
+"""Slide tools: nuclei, aggregates and germinal centers on painted slides.
 
 The seeds differ from those used to choose constants. The planted truth comes from
 `validation.simulate.slide`.
@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import typer
 from numpy.typing import NDArray
-from PIL import Image
 
 from benchmarks.runner import Report, Row
 from benchmarks.simulate.scenes import render_scene
@@ -61,16 +60,9 @@ def run_tool(folder: Path, name: str, /, **arguments: Any) -> dict[str, Any]:
     return load("pathology").run(name, arguments, context).result
 
 
-def share_inside(mask: Any, points: Any, mpp: float) -> float:
-    """Compute the share of points (level-0 pixels) inside a mask with 8 µm cells."""
-    cells = np.minimum((points * mpp / 8).astype(int), np.array(mask.shape)[::-1] - 1)
-    return float(mask[cells[:, 1], cells[:, 0]].mean())
-
-
 def score_slides(folder: Path, seeds: list[int], mpp: float) -> list[Row]:
-    """Score nuclei, aggregates and tumor on painted slides of 3072 x 3072 px."""
+    """Score nuclei and aggregates on painted slides of 3072 x 3072 px."""
     nuclei, immune, aggregates = ([0, 0, 0] for _ in range(3))
-    tumor = []
     for seed in seeds:
         path = folder / f"painted-{seed}.tif"
         truth = render_slide(path, seed=seed, size_px=3072, mpp=mpp, aggregates=4)
@@ -92,17 +84,11 @@ def score_slides(folder: Path, seeds: list[int], mpp: float) -> list[Row]:
         aggregates[0] += sum(bool(inside.any()) for inside in near)
         aggregates[1] += len(got)
         aggregates[2] += len(large)
-        result = run_tool(folder, "tumor", slide=path.name)
-        mask = np.asarray(Image.open(folder / "out" / result["mask"])) > 0
-        tumor.append([share_inside(mask, group, mpp) for group in groups])
-    of_tumor, of_stroma, of_immune = np.mean(tumor, axis=0)
     measured = f"{len(seeds)} painted slides, {mpp} µm/px"
     figures = {
         "nuclei": score_pairs(*nuclei),
         "lymphocyte-like nuclei": score_pairs(*immune),
         "aggregates": f"{aggregates[0]} of {aggregates[2]} found, {aggregates[1]} reported",
-        "tumor mask": f"holds {of_tumor:.1%} of tumor, {of_stroma:.1%} of stroma,"
-        f" {of_immune:.1%} of lymphocyte nuclei",
     }
     return [
         Row(benchmark=f"Slides, {name}", measured=measured, sage=text)

@@ -46,6 +46,8 @@ class Measured:
     """Number of valid values in the table; other cells are empty, with reasons in `validity`."""
     resumed: int = 0
     failures: dict[str, str] = field(default_factory=dict)
+    withheld: dict[str, str] = field(default_factory=dict)
+    """Names that have no map on some slides, by reason."""
 
 
 def items_with_patients(slides: Sequence[Path], cohort: Cohort | None) -> list[Item]:
@@ -129,6 +131,19 @@ def map_items(folder: Path) -> tuple[list[Item], dict[str, str]]:
 def suite_for(items: Sequence[Item], suite: Suite) -> list[Measurement]:
     """Return the measurements in a suite that apply to the combined contents of these maps."""
     return suite_of((held_in(item.path.parent) for item in items), suite)
+
+
+def list_withheld(items: Sequence[Item]) -> dict[str, str]:
+    """List, by reason, the types, kinds and regions that were not analyzed on some slides."""
+    found: dict[str, dict[str, int]] = {}
+    for item in items:
+        for name, reason in held_in(item.path.parent).withheld.items():
+            counts = found.setdefault(reason, {})
+            counts[name] = counts.get(name, 0) + 1
+    return {
+        reason: ", ".join(f"{name} ({n} of {len(items)} slides)" for name, n in counts.items())
+        for reason, counts in found.items()
+    }
 
 
 def compute_values(

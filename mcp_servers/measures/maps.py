@@ -182,7 +182,7 @@ class SlideMaps:
     provenance : the tool that made each map ("cells": "nuclei 2.0.0")
     outside_card : reason why the slide is outside the validity card of the tool that made the
         maps; its values are computed and marked as not valid
-    withheld : reasons why a cell type or object kind was not analyzed, by name
+    withheld : reasons why a cell type or a kind of object or region was not analyzed, by name
     coded : results of programs on exactly these maps, by program hash: a number, or the
         reason that there is none; never stored on disk
     """

@@ -48,6 +48,12 @@ class MeasureCohortInput(Given):
     mpp: float | None = Field(
         default=None, gt=0, le=100, description="µm per pixel of slides that do not state it"
     )
+    tumor_regions: InputPath | None = Field(
+        default=None,
+        description="Folder with the tumor outlines of each slide (NAME.geojson); without these "
+        "or a model, measurements in tumor have no value",
+    )
+    model: InputPath | None = Field(default=None, description="Model of patch_train, for tumor")
     known_at: Literal["baseline", "unknown"] = Field(
         default="baseline",
         description="Use baseline if the slides were taken before follow-up began",
@@ -81,6 +87,7 @@ class MeasureCohortResult(BaseModel):
         description=f"The first {LISTED}; all are in `columns`"
     )
     failures: dict[str, str] = Field(description="Failed slides, with the reason")
+    withheld: dict[str, str] = Field(description="Not analyzed on some slides, by reason")
 
 
 def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
@@ -89,8 +96,8 @@ def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
     @tool(
         "measure_cohort",
         SUITE,
-        "1.0.0",
-        "Measure all slides of a cohort: makes maps of cells, TLS and tumor, computes "
+        "1.1.0",
+        "Measure all slides of a cohort: makes maps of cells, TLS and given tumor, computes "
         "measurements on them, and writes one variable per measurement and patient. Takes "
         "minutes per slide. After a cancellation, call again with the same arguments: finished "
         "slides are kept.",
@@ -125,6 +132,7 @@ def measure_tool(drive: Drive, cache_folder: str | None) -> ToolSpec:
                 for k, v in listed
             ],
             failures=dict(list(report["failures"].items())[:LISTED]),
+            withheld=report["withheld"],
         )
 
     found: ToolSpec = getattr(measure_cohort, ATTRIBUTE)
@@ -150,6 +158,9 @@ def _words(given: MeasureCohortInput, context: ToolContext) -> tuple[list[str], 
     else:
         words += ["--suite", given.suite]
     words += [f"--mpp={given.mpp}"] if given.mpp is not None else []
+    for name in ("tumor_regions", "model"):
+        path = getattr(given, name)
+        words += ["--set", f"{name}={context.input(path)}"] if path is not None else []
     return words, source, cohort
 
 

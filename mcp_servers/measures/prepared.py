@@ -123,7 +123,8 @@ class Prepared:
         """Return the regions of a given kind as a multipolygon; see `area`."""
         regions = self.maps.regions
         if regions is None or name not in regions.kinds:
-            raise Undefined(f"this slide has no map of {area_words(name)}")
+            why = self.maps.withheld.get(name)
+            raise Undefined(why or f"this slide has no map of {area_words(name)}")
         shape = multipolygon(regions.of_kind(name))
         if self.maps.window is not None:
             shape = multipolygon([shape.intersection(self.maps.window)])

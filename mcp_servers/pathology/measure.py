@@ -17,7 +17,15 @@ from mcp_servers.pathology.common import SUITE, Given, SlideResult, of_slide, op
 from mcp_servers.pathology.nuclei import NUCLEI_VALIDITY, NucleiInput, segment_nuclei
 from mcp_servers.pathology.tissue import TissueInput, tissue_mask
 from mcp_servers.pathology.tls import DOUBTFUL_CENTER, GERMINAL_CENTER, TlsInput, tls
-from mcp_servers.pathology.tumor import TumorInput, TumorModel, TumorSource, tumor, tumor_outlines
+from mcp_servers.pathology.tumor import (
+    NEEDS_TUMOR,
+    TumorInput,
+    TumorModel,
+    TumorSource,
+    find_outlines,
+    tumor,
+    tumor_outlines,
+)
 from mcp_servers.roots import Roots
 from mcp_servers.slides.geometry import Polygon
 from mcp_servers.slides.slide import Slide
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     from mcp_servers.measures.maps import CellMap, ObjectMap, RegionMap, SlideMaps
 
 MAKERS = (tissue_mask, segment_nuclei, tls, tumor)
+REGIONS = ("tumor", "rest")
 
 
 class MapsInput(TumorSource):
@@ -46,6 +55,9 @@ class MapsResult(SlideResult):
     cells: dict[str, int] = Field(description="Number of cells by type")
     objects: dict[str, int] = Field(description="Number of objects by kind: TLS, germinal centers")
     regions: dict[str, int] = Field(description="Number of regions by kind: tumor, rest")
+    withheld: dict[str, str] = Field(
+        description="Reasons why types, kinds or regions were not analyzed, by name"
+    )
     outside_card: list[str] = Field(
         description="Reason why values on these maps count as not valid"
     )
@@ -60,7 +72,7 @@ def _makers(given: Any) -> str:
 @tool(
     "slide_maps",
     SUITE,
-    "1.1.3",
+    "1.2.0",
     "Make the typed maps of a slide on which measurements are computed: cells with type and shape, "
     "TLS, germinal centers, tumor, tissue, in µm.",
     resources=Resources(
@@ -89,14 +101,12 @@ def slide_maps(given: MapsInput, context: ToolContext) -> MapsResult:
     try:
         scratch.mkdir()
         found = _run_makers(given, inner, context)
-        if given.tumor_regions is None:
-            outlines = [
-                polygon
-                for thing in read_objects(scratch / found["tumor"].geojson).objects
-                for polygon in thing.polygons
-            ]
-        else:
-            outlines = tumor_outlines(context.input(given.tumor_regions, "file"))[0]
+        drawn, outlines = find_outlines(slide, given, context), None
+        if drawn is not None:
+            outlines = tumor_outlines(drawn)[0]
+        elif "tumor" in found:
+            objects = read_objects(scratch / found["tumor"].geojson).objects
+            outlines = [polygon for thing in objects for polygon in thing.polygons]
         maps = _gather(slide, outlines, found, scratch)
         folder = context.roots.write_path("maps/maps.json").parent
         write_maps(maps, folder)
@@ -114,12 +124,13 @@ def slide_maps(given: MapsInput, context: ToolContext) -> MapsResult:
         cells=_counts(maps.cells, "types"),
         objects=_counts(maps.objects, "kinds"),
         regions=_counts(maps.regions, "kinds"),
+        withheld=dict(maps.withheld),
         outside_card=list(maps.outside_card),
     )
 
 
 def _run_makers(given: MapsInput, inner: ToolContext, context: ToolContext) -> dict[str, Any]:
-    """Run the tools and return their results, without the tumor tool if outlines were given."""
+    """Run the tools and return their results; tumor is sought only with a model."""
     own: dict[str, Any] = {"slide": given.slide, "mpp": given.mpp}
     model = {name: getattr(given, name) for name in TumorModel.model_fields}
     steps: list[tuple[str, Any, BaseModel]] = [
@@ -127,7 +138,7 @@ def _run_makers(given: MapsInput, inner: ToolContext, context: ToolContext) -> d
         ("nuclei", segment_nuclei, NucleiInput(**own, device=given.device, outlines=False)),
         ("tls", tls, TlsInput(**model, tumor_regions=given.tumor_regions)),
     ]
-    if given.tumor_regions is None:
+    if given.model is not None:
         steps.append(("tumor", tumor, TumorInput(**model)))
     found: dict[str, Any] = {}
     for number, (name, make, arguments) in enumerate(steps):
@@ -145,7 +156,7 @@ def _part(context: ToolContext, low: float, high: float) -> Any:
 
 
 def _gather(
-    slide: Slide, tumor_polygons: list[Polygon], found: dict[str, Any], folder: Path
+    slide: Slide, tumor_polygons: list[Polygon] | None, found: dict[str, Any], folder: Path
 ) -> SlideMaps:
     from mcp_servers.measures.maps import ObjectMap, SlideMaps, multipolygon, shape_map
 
@@ -165,6 +176,7 @@ def _gather(
     outside = check_card(spec, {"warnings": [], "mpp": mpp}).get("warnings", [])
     outside += [slide.mpp_conflict] if slide.mpp_conflict else []
     outside += explain_untyped(getattr(found["nuclei"], "types", {}))
+    regions = None if tumor_polygons is None else _regions(_valid(tumor_polygons, mpp), window)
     versions = {
         what: f"{getattr(maker, ATTRIBUTE).name} {getattr(maker, ATTRIBUTE).version}"
         for what, maker in zip(("window", "cells", "objects", "regions"), MAKERS, strict=True)
@@ -175,10 +187,11 @@ def _gather(
         window=window,
         cells=_cells(folder / found["nuclei"].table, mpp),
         objects=shape_map(ObjectMap, [s for s, _ in objects], [k for _, k in objects], kinds),
-        regions=_regions(_valid(tumor_polygons, mpp), window),
+        regions=regions,
         mpp=mpp,
         provenance=versions,
         outside_card=tuple(outside),
+        withheld=dict.fromkeys(REGIONS, NEEDS_TUMOR) if regions is None else {},
     )
 
 
@@ -259,12 +272,12 @@ def _regions(tumor_shapes: list[Any], window: Any) -> RegionMap:
 
     inside = shapely.intersection(multipolygon(tumor_shapes), window)
     names, shapes = [], []
-    for name, area in (("tumor", inside), ("rest", shapely.difference(window, inside))):
+    for name, area in zip(REGIONS, (inside, shapely.difference(window, inside)), strict=True):
         parts = [part for part in shapely.get_parts(area) if part.geom_type == "Polygon"]
         parts = [part for part in parts if not part.is_empty]
         names += [name] * len(parts)
         shapes += parts
-    return shape_map(RegionMap, shapes, names, ["tumor", "rest"])
+    return shape_map(RegionMap, shapes, names, REGIONS)
 
 
 def _counts(held: CellMap | ObjectMap | RegionMap | None, names: str) -> dict[str, int]:

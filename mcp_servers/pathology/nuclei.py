@@ -216,12 +216,10 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
     mask, scale, warnings = search_area(slide, given.regions, context, given.search)
     network, notes = load_network(slide, mask, scale, given, context)
     warnings += notes
-    finest = max(WORKING_MPP, slide.need_mpp())
-    strength = nuclear_strength(sample_tissue(slide, mask, scale, finest))
+    strength = measure_strength(slide, mask, scale)
     if isinstance(network, NucleiNetwork):
-        network = network.adapt(strength)
-        if given.method == "auto" and given.weights is None and given.hub is None:
-            check_dye(network, slide, mask, scale, strength)
+        checked = given.method == "auto" and given.weights is None and given.hub is None
+        network = adapt_network(network, slide, mask, scale, strength, checked=checked)
     start = f"{slide.name}.nuclei"
     area = mask_area(mask, scale, slide.width, slide.height) * (slide.need_mpp() / 1000) ** 2
     own = () if network is None else network.types
@@ -475,18 +473,35 @@ def load_network(
     return load_reader().open(path, device, slide, mask, scale, given, context)
 
 
-def check_dye(
-    network: NucleiNetwork, slide: Slide, mask: BoolArray, scale: float, strength: float | None
-) -> None:
-    """Raise `InputError` if a slide is too pale for the network to give a valid value.
+def measure_strength(slide: Slide, mask: BoolArray, scale: float) -> float | None:
+    """Measure `nuclear_strength` on samples of a slide's tissue; None without stained pixels.
+
+    `scale` is level-0 pixels per pixel of the (height, width) tissue mask.
+    """
+    finest = max(WORKING_MPP, slide.need_mpp())
+    return nuclear_strength(sample_tissue(slide, mask, scale, finest))
+
+
+def adapt_network(
+    network: NucleiNetwork,
+    slide: Slide,
+    mask: BoolArray,
+    scale: float,
+    strength: float | None,
+    *,
+    checked: bool = True,
+) -> NucleiNetwork:
+    """Adapt the network to a slide's stain strength, as every tool that uses it must do.
 
     Dark slides are scaled to the network's reference. A slide paler than any training tile
     has a value only if the classical method, which needs no training, finds about the same
-    nuclei.
+    nuclei; if `checked`, `InputError` is raised otherwise. `scale` is level-0 pixels per
+    pixel of the (height, width) tissue mask.
     """
+    network = network.adapt(strength)
     span = network.card.strength
-    if span is None or strength is None or strength >= span[0]:
-        return
+    if not checked or span is None or strength is None or strength >= span[0]:
+        return network
     mpp = max(WORKING_MPP, slide.need_mpp())
     patches = sample_tissue(slide, mask, scale, mpp, count=CHECKED)
     both = [(network.segment(p, mpp).labels, segment(p, mpp).labels) for p in patches]
@@ -499,6 +514,7 @@ def check_dye(
             f"method agree on only {agreed:.0%} of nuclei. Use a slide with typical "
             "staining, or set method to learned or classical and check the overlay"
         )
+    return network
 
 
 def find_nuclei(

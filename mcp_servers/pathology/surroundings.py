@@ -104,7 +104,7 @@ def til(given: TilInput, context: ToolContext) -> TilResult:
     slide = open_slide(given, context)
     surveyed = survey_slide(slide, given, context, at_mpp=given.at_mpp)
     survey = surveyed.survey
-    area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
+    area = tumor_area(slide, surveyed, context, given)
     border = Border(area.mask)
     lows = np.arange(-300.0, given.band_um, 50.0)
     # cells (by their tissue) and lymphocytes of the five zones, then of each step of the profile
@@ -222,10 +222,10 @@ def stroma(given: StromaInput, context: ToolContext) -> StromaResult:
     from mcp_servers.pathology.compute.distance import Border
 
     slide = open_slide(given, context)
-    need_tumor(slide, given)
+    need_tumor(slide, given, context)
     surveyed = survey_slide(slide, given, context)
     survey = surveyed.survey
-    area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
+    area = tumor_area(slide, surveyed, context, given)
     immune = aggregates(survey).mask
     where = ~(area.mask | immune)
     del immune

@@ -203,12 +203,12 @@ def region_patches(given: RegionPatchesInput, context: ToolContext) -> RegionPat
     from mcp_servers.pathology.compute.tumor import zones
 
     slide = open_slide(given, context)
-    need_tumor(slide, given)
+    need_tumor(slide, given, context)
     tissue, overview = slide_tissue(slide)
     mask = tissue.mask
     del tissue  # its overview and the survey need not be held together
     surveyed = survey_slide(slide, given, context)
-    area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
+    area = tumor_area(slide, surveyed, context, given)
     parts = zones(area.mask, surveyed.survey.tissue, given.band_um)
     corners, share, described, notes = tile_grid(slide, mask, overview.scale, given, context)
     size, scale = described.patch_size_level0, surveyed.scale(slide)

@@ -39,7 +39,9 @@ from mcp_servers.spec import OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
 
 Focus = Literal["sample", "exclude", "off"]
-WORKING_MPP = 8.0
+WORKING_MPP, FIELD_MPP = 8.0, 2.0
+"""Pixel sizes, in µm, of the overview of a slide and of a field below `FIELD_MM2`."""
+FIELD_MM2 = 0.1
 BLUR = 0.025
 """Focus ratio at 1 µm per pixel below which tissue is out of focus.
 
@@ -112,7 +114,8 @@ def slide_tissue(
     """
     # very large slides are analyzed at lower resolution, so that memory stays bounded
     coarse = slide.need_mpp() * (slide.width * slide.height / MAX_OVERVIEW_PIXELS) ** 0.5
-    view = slide.view(max(WORKING_MPP, coarse))
+    mm2 = slide.width * slide.height * (slide.need_mpp() / 1000) ** 2
+    view = slide.view(max(FIELD_MPP if mm2 < FIELD_MM2 else WORKING_MPP, coarse))
     level = slide.levels[view.level]
     if level.width * level.height > MAX_LEVEL_PIXELS:
         raise InputError(

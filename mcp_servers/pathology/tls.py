@@ -185,7 +185,7 @@ def tls(given: TlsInput, context: ToolContext) -> TlsResult:
         min_width_um=given.min_width_um,
         min_regular=given.min_regular,
     )
-    area = tumor_area(slide, surveyed, context, given, given.tumor_regions)
+    area = tumor_area(slide, surveyed, context, given)
     why_not = not_sought(surveyed)
     centers = None if why_not else outlined_centers(found, area, surveyed.scale(slide))
     drawn = locate_aggregates(found, centers, area.mask, surveyed.scale(slide), given.band_um)
@@ -260,7 +260,7 @@ def outlined_centers(found: Aggregates, tumor: TumorArea, scale: float) -> list[
     for region, (call, own) in enumerate(zip(found.calls, found.cores, strict=True)):
         for core in own if call != "rejected" else ():
             reason = core.reason
-            if tumor.source != "classical" and tumor.mask[core.box][core.cells].mean() > 0.5:
+            if tumor.mask[core.box][core.cells].mean() > 0.5:
                 reason = "is within the tumor"
             corner = (core.box[1].start * scale, core.box[0].start * scale)
             outlines = mask_polygons(
@@ -359,8 +359,7 @@ def draw_aggregates(
     picture = draw_outlines(picture, [c.outline for c in centers if c.sure], ratio, GREEN)
     legend = {"lymphoid aggregate": BLUE, "doubtful": YELLOW, "not counted": GRAY}
     legend |= {"germinal center": GREEN} if any(center.sure for center in centers) else {}
-    tumor_name = "tumor-like" if tumor.source == "classical" else "tumor"
-    return picture, legend | {tumor_name: VERMILLION}
+    return picture, legend | {"tumor": VERMILLION}
 
 
 def measurements(row: Aggregate) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Tool for tumor or tumor-like epithelium: mask, outlines and overlay."""
+"""Tool for tumor from outlines or a model: mask, outlines and overlay."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from sage.core.errors import InputError
 from sage.core.plugins import load_first
 from sage.core.printable import quote_text
 
-TumorSourceName = Literal["none", "classical", "learned", "outlines"]
+TumorSourceName = Literal["none", "learned", "outlines"]
 TUMOR = frozenset(("tumor", "tumour", "carcinoma", "cancer", "neoplasm", "malignant"))
 """Class names that mean tumor, in every tool that identifies a class by name."""
 NEEDS_TUMOR = (
-    "needs tumor: give tumor_regions (a pathologist's outlines, or outlines of the tool tumor that "
-    "you have checked) or model; without either, nothing that rests on the tumor has a value"
+    "needs tumor: give tumor_regions (a pathologist's outlines as GeoJSON) or model (of "
+    "patch_train); without either, nothing that rests on the tumor has a value"
 )
 CLASSICAL_NOTE = (
     "tumor was detected by a classical method, as solid epithelium of large nuclei. It cannot "
@@ -60,30 +60,42 @@ class TumorModel(SlideInput):
     device: Device = "auto"
 
 
-class TumorInput(TumorModel):
-    """Options for tumor detection."""
+class TumorSource(TumorModel):
+    """A slide, and the source of its tumor outlines."""
 
-    threshold: float | None = Field(
+    tumor_regions: InputPath | None = Field(
         default=None,
-        ge=-0.5,
-        le=1.6,
-        description="Threshold on the score; default: automatic. With a model, a threshold on "
-        "the probability; default: 0.5",
+        description="GeoJSON of tumor outlines, or a folder with a file per slide (NAME.geojson): "
+        "those of class Tumor, Carcinoma ..., or all if none has a class; without these or a "
+        "model, what rests on the tumor has no value",
     )
-    min_area_um2: float = Field(default=20_000.0, ge=0, description="Drop smaller regions")
+
+
+class TumorInput(TumorSource):
+    """Source of the tumor, and options for a model."""
+
+    threshold: float = Field(
+        default=0.5, ge=0, le=1, description="Threshold on the model's probability"
+    )
+    min_area_um2: float = Field(
+        default=20_000.0, ge=0, description="Drop smaller regions found by a model"
+    )
 
 
 class TumorResult(SlideResult):
-    """Tumor area (tumor-like epithelium without a model) and output files."""
+    """Tumor area and output files."""
 
+    tumor_source: TumorSourceName = Field(description="Method by which the tumor was detected")
     tumor_mm2: float
     tissue_mm2: float
     tumor_fraction: float = Field(description="Share of the tissue, 0 to 1")
     regions: int
-    threshold: float
-    mask: OutputName = Field(description="PNG, 255 where tumor-like, one pixel per cell")
+    threshold: float | None = Field(description="None for outlines")
+    mask: OutputName = Field(description="PNG, 255 where there is tumor, one pixel per cell")
     mask_mpp: float
-    score: OutputName = Field(description="PNG of the colored score")
+    score: OutputName | None = Field(
+        description="PNG of the colored probability; None for outlines"
+    )
     geojson: OutputName
     overlay: OutputName
 
@@ -91,23 +103,14 @@ class TumorResult(SlideResult):
 TUMOR_VALIDITY = Validity(
     stain="H&E",
     mpp=(0.2, 1.3),
-    organ="carcinomas; developed on urothelial-like simulated tissue and head and neck",
-    training_data="classical: none, constants chosen on simulated slides and two scans; with "
-    "model=: the slides named in the model's card",
-    tcga_overlap="one TCGA slide was examined while the constants were chosen",
+    organ="that of the outlines, or of the model's training slides",
+    training_data="outlines: none; with model=: the slides named in the model's card",
+    tcga_overlap="that of the model",
     known_failures=(
-        "normal epithelium is called tumor-like",
-        "single-cell and spindle-cell tumors are missed",
-        "folds and dark tissue edges can be called tumor-like",
-        "slides without any epithelium: Otsu's threshold still splits the tissue",
+        "without outlines or a model there is no value: SAGE ships no tumor detector",
         "a model is only as good as its outlines: see its held-out scores in the result",
     ),
-    accuracy=(
-        "painted slides, 5 seeds at 0.5 µm/px: the mask contains 97% of tumor, 23% of stroma and "
-        "4% of lymphocyte nuclei (0.25 µm/px, 2 seeds: 86%, 10%, 1%); real slides were only "
-        "inspected, not scored: a frozen squamous carcinoma 72%, two fields of breast cancer 46% "
-        "(nests, by eye about half) and 38% (ducts, by eye a fifth)"
-    ),
+    accuracy="outlines are taken as given; a model's held-out scores are in its card",
 )
 
 
@@ -116,10 +119,9 @@ class TumorArea:
     """Tumor mask on a survey's grid, and its source."""
 
     mask: BoolArray
-    threshold: float | None
     warnings: tuple[str, ...]
     source: TumorSourceName
-    score: F32 | None = None
+    probability: F32 | None = None
 
     @property
     def method(self) -> Method:
@@ -127,12 +129,27 @@ class TumorArea:
         return "learned" if self.source == "learned" else "classical"
 
 
+def find_outlines(slide: Slide, given: TumorSource, context: ToolContext) -> Path | None:
+    """Find the file with a slide's tumor outlines; None if there is none.
+
+    In a folder, it is named after the slide: P1.s1.geojson or P1.s1.svs.geojson.
+    """
+    if given.tumor_regions is None:
+        return None
+    place = context.input(given.tumor_regions)
+    if place.is_file():
+        return place
+    names = (f"{slide.name}.geojson", f"{slide.path.name}.geojson")
+    return next((place / name for name in names if (place / name).is_file()), None)
+
+
 def tumor_area(
     slide: Slide,
     surveyed: Surveyed,
     context: ToolContext,
-    given: TumorModel,
-    regions: str | None = None,
+    given: TumorSource,
+    threshold: float = 0.5,
+    min_area_um2: float = 20_000.0,
 ) -> TumorArea:
     """Find the tumor from outlines or with a model; without either, it is unknown.
 
@@ -142,41 +159,29 @@ def tumor_area(
 
     Parameters
     ----------
-    given : a model, with its weights
-    regions : GeoJSON with tumor outlines, under the roots
+    given : outlines, or a model with its weights
+    threshold : threshold on the model's probability
+    min_area_um2 : minimum area of a region found by a model
     """
     survey = surveyed.survey
-    if regions is not None:
-        if given.model is not None:
-            raise InputError("tumor_regions and model cannot be combined")
-        outlines, notes = tumor_outlines(context.input(regions, "file"))
-        drawn = rasterize(outlines, surveyed.scale(slide), survey.shape)
-        mask = drawn & survey.tissue
-        if not mask.any():
-            notes.append("the tumor outlines contain no tissue")
-        return TumorArea(mask, None, tuple(notes), "outlines")
+    if given.tumor_regions is not None and given.model is not None:
+        raise InputError("tumor_regions and model cannot be combined")
     if given.model is not None:
-        return predict_tumor(slide, surveyed, context, given, None, 20_000.0)
-    return TumorArea(np.zeros(survey.shape, dtype=bool), None, (NEEDS_TUMOR,), "none")
-
-
-def need_tumor(slide: Slide, given: TumorSource) -> None:
-    """Raise `InputError` if a tool that requires the tumor got neither outlines nor a model."""
-    if given.model is None and given.tumor_regions is None:
-        raise InputError(f"{slide.path}: {NEEDS_TUMOR}")
-
-
-def resemble_tumor(surveyed: Surveyed, threshold: float | None, min_area_um2: float) -> TumorArea:
-    """Find solid epithelium with large nuclei, which may be tumor, with notes on limitations."""
-    from mcp_servers.pathology.compute.tumor import PALE, tumor_mask
-
-    mask, used = tumor_mask(surveyed.survey, threshold=threshold, min_area_um2=min_area_um2)
-    warnings = [CLASSICAL_NOTE]
-    if threshold is None and used < PALE:
-        warnings.append("pale nuclei: the tumor mask depends mostly on how solid the tissue is")
+        return predict_tumor(slide, surveyed, context, given, threshold, min_area_um2)
+    path = find_outlines(slide, given, context)
+    if path is None:
+        return TumorArea(np.zeros(survey.shape, dtype=bool), (NEEDS_TUMOR,), "none")
+    outlines, notes = tumor_outlines(path)
+    mask = rasterize(outlines, surveyed.scale(slide), survey.shape) & survey.tissue
     if not mask.any():
-        warnings.append("no tumor-like region was found")
-    return TumorArea(mask, used, tuple(warnings), "classical")
+        notes.append("the tumor outlines contain no tissue")
+    return TumorArea(mask, tuple(notes), "outlines")
+
+
+def need_tumor(slide: Slide, given: TumorSource, context: ToolContext) -> None:
+    """Raise `InputError` if a tool that requires the tumor got neither outlines nor a model."""
+    if given.model is None and find_outlines(slide, given, context) is None:
+        raise InputError(f"{slide.path}: {NEEDS_TUMOR}")
 
 
 def means_tumor(label: str) -> bool:
@@ -220,7 +225,7 @@ def predict_tumor(
     surveyed: Surveyed,
     context: ToolContext,
     given: TumorModel,
-    threshold: float | None,
+    threshold: float,
     min_area_um2: float,
 ) -> TumorArea:
     """Predict the tumor with the requested model, which a plugin loads.
@@ -237,11 +242,10 @@ def predict_tumor(
         raise InputError("model= requires a plugin that registers under sage.tumor")
     probability, warnings = predict(slide, surveyed, context, given)
     tissue = surveyed.survey.tissue
-    used = 0.5 if threshold is None else threshold
-    mask = clean_mask((probability > used) & tissue, min_area_um2) & tissue
+    mask = clean_mask((probability > threshold) & tissue, min_area_um2) & tissue
     if not mask.any():
         warnings.append("the model found no tumor")
-    return TumorArea(mask, used, tuple(warnings), "learned", probability)
+    return TumorArea(mask, tuple(warnings), "learned", probability)
 
 
 def to_thumbnail(
@@ -258,65 +262,48 @@ def to_thumbnail(
 @tool(
     "tumor",
     SUITE,
-    "1.1.3",
-    "Segment tumor on a slide with a trained model, or else tumor-like epithelium: mask, area.",
+    "2.0.0",
+    "Segment the tumor of a slide with a trained model, or from outlines: mask, area, outlines.",
     resources=Resources(cpu=2, memory_mb=1024, seconds_per_item=8.0),
     validity=TUMOR_VALIDITY,
     title="Tumor regions",
 )
 def tumor(given: TumorInput, context: ToolContext) -> TumorResult:
     """Find tumor on a slide."""
-    from mcp_servers.pathology.compute.tumor import tumor_score
-
     slide = open_slide(given, context)
+    need_tumor(slide, given, context)
     surveyed = survey_slide(slide, given, context)
-    limits = given.threshold, given.min_area_um2
-    if given.model is None:
-        area = resemble_tumor(surveyed, *limits)
-    else:
-        area = predict_tumor(slide, surveyed, context, given, *limits)
+    area = tumor_area(slide, surveyed, context, given, given.threshold, given.min_area_um2)
     context.progress(0.92, "files")
     start = f"{slide.name}.tumor"
     rows, columns = surveyed.inside(slide)
     mask = save_png(context, f"{start}.mask.png", area.mask[:rows, :columns])
-    low, high = (0.0, 1.0) if area.source == "learned" else (-0.2, 1.3)
-
-    def score(rows: slice) -> F32:
-        return tumor_score(surveyed.survey, rows) if area.score is None else area.score[rows]
-
-    word = "probability" if area.source == "learned" else "score"
-    with context.writing(f"{start}.score.png") as path:
-        ramp = ramp_of(f"tumor {word} {low:g}", f"{high:g}")
-        write_map(path, slide, surveyed, score, (low, high), ramp)
+    score, probability = None, area.probability
+    if probability is not None:
+        score = f"{start}.score.png"
+        with context.writing(score) as path:
+            ramp = ramp_of("tumor probability 0", "1")
+            write_map(path, slide, surveyed, lambda part: probability[part], (0, 1), ramp)
     polygons = mask_polygons(area.mask, surveyed.scale(slide), simplify_px=0.7, label="Tumor")
     picture = slide.thumbnail(2048)
     shown = to_thumbnail(area.mask, slide, surveyed, picture.shape[1], picture.shape[0]) > 0
-    legend = {"tumor" if area.source == "learned" else "tumor-like": VERMILLION}
+    legend = {"tumor": VERMILLION}
     picture = blend_mask(picture, shown, VERMILLION, 0.3)
     cell_mm2 = (surveyed.cell_um / 1000) ** 2
     tissue_cells = float(surveyed.survey.tissue.sum())
     return TumorResult(
         **of_slide(slide),
         method=area.method,
+        tumor_source=area.source,
         warnings=[*surveyed.warnings, *area.warnings],
         tumor_mm2=float(area.mask.sum()) * cell_mm2,
         tissue_mm2=tissue_cells * cell_mm2,
         tumor_fraction=float(area.mask.sum()) / tissue_cells if tissue_cells else 0.0,
         regions=len(polygons),
-        threshold=float(area.threshold or 0.0),
+        threshold=None if given.model is None else given.threshold,
         mask=mask,
         mask_mpp=surveyed.cell_um,
-        score=f"{start}.score.png",
+        score=score,
         geojson=save_geojson(context, f"{start}.geojson", outline_areas(slide, polygons)),
         overlay=save_overlay(context, slide, f"{start}.overlay.png", picture, legend),
-    )
-
-
-class TumorSource(TumorModel):
-    """A slide, and the source of its tumor outlines."""
-
-    tumor_regions: InputPath | None = Field(
-        default=None,
-        description="GeoJSON of tumor outlines: those of class Tumor, Carcinoma ..., or all if "
-        "none has a class; without these or a model, what rests on the tumor has no value",
     )

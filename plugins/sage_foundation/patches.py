@@ -267,7 +267,7 @@ def tumor_probability(
         raise InputError(
             f"{slide.path}: the model {card['name']} requires tiles of {card['tile_px']} px at "
             f"{card['at_mpp']:g} µm per pixel, but none fit on the tissue; train a model "
-            "with smaller tiles, or detect tumor without a model"
+            "with smaller tiles, or give outlines"
         )
     parts = []
     for features in encode_corners(

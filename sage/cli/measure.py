@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import typer
 
-from sage.cli.options import AsJson, Cache, Memory, Mpp, NoCache, Pattern, Workers
+from sage.cli.options import AsJson, Cache, Memory, Mpp, NoCache, Pattern, Settings, Workers
 from sage.core.printable import count_noun
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def measure(
     ),
     pattern: Pattern = None,
     mpp: Mpp = None,
+    settings: Settings = None,
     known_at: Annotated[
         Known, typer.Option(help="Use baseline if the slides were taken before follow-up began.")
     ] = "baseline",
@@ -70,11 +71,15 @@ def measure(
     """Measure a cohort's slides or maps and write one variable per measurement and patient.
 
     Repeat the command after an interruption: finished slides are not measured again. A slide
-    that fails is named, and counts as missing.
+    that fails is named, and counts as missing. `--set` passes arguments to the tool
+    slide_maps: measurements in tumor need tumor_regions (GeoJSON outlines, or a folder with
+    NAME.geojson per slide) or model.
 
     Example:
 
         sage slides measure my-cohort --slides slides --suite standard --out measured --workers 2
+
+        sage slides measure my-cohort --slides slides --suite standard --set tumor_regions=outlines
 
         sage slides measure my-cohort --maps maps --define measurements.txt --out measured
 
@@ -86,10 +91,12 @@ def measure(
         raise InputError("--slides or --maps is required")
     if (define is None) == (suite is None):
         raise InputError("--define FILE or --suite standard is required")
+    if maps is not None and settings:
+        raise InputError("--set requires --slides; --maps were already made")
     found, _, conflicts = measure_cohort(
         cohort, slides, maps, out, define=define, suite=suite, pattern=pattern, mpp=mpp,
-        known_at=known_at, workers=workers, memory=memory, cache=cache, no_cache=no_cache,
-        quiet=as_json,
+        settings=settings or (), known_at=known_at, workers=workers, memory=memory, cache=cache,
+        no_cache=no_cache, quiet=as_json,
     )  # fmt: skip
     report_measured(found, conflicts, {}, as_json=as_json)
 
@@ -103,6 +110,7 @@ def measure_cohort(
     tool: str = "slide_maps",
     suite_of_tool: str = "pathology",
     arguments: Mapping[str, Any] | None = None,
+    settings: Sequence[str] = (),
     define: Path | None = None,
     suite: SuiteName | None = None,
     program: ByProgram | None = None,
@@ -118,8 +126,9 @@ def measure_cohort(
     """Measure existing maps, or maps that a tool makes from the slides, and write the variables.
 
     The tool `tool` in the suite `suite_of_tool` writes `maps/`; it is called with `arguments`
-    for each slide. `program` replaces both `define` and `suite`. The variables are returned
-    along with the measured slides and the slides whose own pixel size contradicts `mpp`.
+    and `settings` (KEY=VALUE) for each slide. `program` replaces both `define` and `suite`.
+    The variables are returned along with the measured slides and the slides whose own pixel
+    size contradicts `mpp`.
     """
     from mcp_servers.measures import cohort as over
     from mcp_servers.measures.formula import read_definitions
@@ -141,7 +150,8 @@ def measure_cohort(
     folder = source.resolve() if source.is_dir() else source.resolve().parent
     items, broken = _items(slides, maps, pattern, held)
     _check_patients(items, held)
-    roots = Roots.resolve([folder], out)
+    more, read = _tool_arguments(suite_of_tool, tool, settings)
+    roots = Roots.resolve([folder, *read], out)
     keep = None if no_cache else str(cache or roots.output / ".cache")
     conflicts: dict[str, str] = {}
     failures = {name: (name, reason) for name, reason in broken.items()}
@@ -152,7 +162,7 @@ def measure_cohort(
         if slides is not None:
             own = {} if mpp is None else {"mpp": mpp}
             items, outcomes = over.make_maps(
-                pool, items, roots, own | dict(arguments or {}), progress, tool
+                pool, items, roots, own | more | dict(arguments or {}), progress, tool
             )
             failures |= {
                 outcome.item.name: (outcome.item.patient, str(outcome.error))
@@ -170,6 +180,7 @@ def measure_cohort(
     found = over.write_variables(
         measurements, values, failures, roots.output, None if declared else known_at
     )
+    found.withheld = over.list_withheld(items)
     return found, items, conflicts
 
 
@@ -188,6 +199,20 @@ def _items(
         found, left = find_slides(slides.resolve(), pattern)
     print_left_out(left)
     return items_with_patients(found, held), {}
+
+
+def _tool_arguments(
+    suite: str, name: str, settings: Sequence[str]
+) -> tuple[dict[str, Any], list[Path]]:
+    """Parse a tool's `settings`; return them with absolute paths, and the folders to be read."""
+    from mcp_servers.registry import load
+    from sage.cli.tools_support import parse_settings
+
+    spec = load(suite).get(name)
+    found = parse_settings(spec, settings)
+    paths = {key: Path(str(found[key])).resolve() for key in spec.path_fields() if key in found}
+    folders = [path if path.is_dir() else path.parent for path in paths.values()]
+    return found | {key: str(path) for key, path in paths.items()}, folders
 
 
 def _check_patients(items: list[Item], held: Any) -> None:
@@ -241,6 +266,7 @@ def report_measured(
                 "valid": found.valid,
                 "resumed": found.resumed,
                 "failures": found.failures,
+                "withheld": found.withheld,
                 "other_pixel_size": conflicts,
                 **{name: str(path) for name, path in files.items()},
             }
@@ -260,6 +286,8 @@ def report_measured(
     console.print(f"{found.validity}")
     for path in files.values():
         console.print(f"{path}")
+    for reason, names in found.withheld.items():
+        print_line(f"not measured: {names}: {reason}")
     if conflicts:
         console.print(
             f"{len(conflicts)} slides specify a different pixel size; their values are not valid:"

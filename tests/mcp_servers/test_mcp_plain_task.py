@@ -38,7 +38,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(1, PATIENTS + 1):
         aggregates: Any = [(150.0, 150.0, 70.0), (290.0, 280.0, 60.0)] if number % 2 else 0
         path = folder / "slides" / f"SIM-{number:04d}.tiff"
-        render_scene(path, seed=number, size_px=832, mpp=0.5, aggregates=aggregates)
+        truth = render_scene(path, seed=number, size_px=832, mpp=0.5, aggregates=aggregates)
+        truth.write_outlines(folder / "slides" / f"SIM-{number:04d}.geojson")
     return folder
 
 
@@ -61,7 +62,7 @@ async def answer_the_question(client: Client, compact: bool) -> dict[str, Any]:
     (cohort,) = [row for row in (await ask("list_cohorts"))["cohorts"] if row["simulated"]]
     rows = []
     for slide in slides:
-        outlines = (await ask("tumor", slide=slide["slide"]))["geojson"]
+        outlines = slide["slide"].replace(".tiff", ".geojson")
         zones = await ask("til", slide=slide["slide"], band_um=100.0, tumor_regions=outlines)
         inside, outside = zones["tumor"], zones["peritumoral"]
         rows.append(

@@ -206,14 +206,12 @@ def test_layers_of_cells_are_averages_by_area(
     rng = np.random.default_rng(seed)
     red, green, blue = rng.random((3, *size), dtype=np.float32)
     labels = rng.integers(0, 4, size, dtype=np.int32)
-    epithelial, tissue = np.array([False, True, False, True]), rng.random(size) < 0.8
-    found = cell_layers(
-        red, green, blue, green, labels, epithelial, tissue, 0.3, rows, columns
-    )  # fmt: skip
+    tissue = rng.random(size) < 0.8
+    found = cell_layers(red, green, blue, green, labels, tissue, 0.3, rows, columns)
     nuclear = (labels > 0) & tissue
     blood = (blue > 0.55 * green) & (green > 0.5) & (red < 0.2 * green)
     pink = (green > 0.12) & (red < 0.5 * green) & (labels == 0) & ~blood & tissue
-    parts = [tissue, nuclear, epithelial[labels] & tissue, red * nuclear, green * nuclear]
+    parts = [tissue, nuclear, red * nuclear, green * nuclear]
     parts += [red * tissue, green * tissue, (green < 0.3) & tissue, pink]
     # each pixel cut into rows x columns parts, so that every cell holds whole ones
     for layer, part in zip(found, parts, strict=True):

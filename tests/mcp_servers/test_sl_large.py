@@ -17,7 +17,7 @@ from mcp_servers.pathology.compute import survey as surveys
 from mcp_servers.pathology.compute.distance import Border
 from mcp_servers.pathology.compute.lymphoid import aggregates
 from mcp_servers.pathology.compute.survey import LAYERS, TILE, Survey
-from mcp_servers.pathology.compute.tumor import tumor_mask, zones
+from mcp_servers.pathology.compute.tumor import clean_mask, zones
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
 from mcp_servers.slides import arrays as grids
@@ -77,7 +77,6 @@ def painted_survey(width_um: float, height_um: float, tissue: int) -> Survey:
         ("nuclear_green", 0.05 + 0.2 * crowded),
         ("red", 0.1 + 0.1 * (nests > 0.5) + 0.3 * crowded),
         ("green", 0.3 + 0.2 * crowded),
-        ("epithelial", 0.2 * (nests > 0.5)),
     ):
         survey.write_layer(name, window, np.asarray(values, dtype=np.float32))
     for name in ("lymphocytes", "nuclei", "regular"):
@@ -107,13 +106,13 @@ def test_results_depend_neither_on_the_bands_nor_on_the_tiles_that_are_held(
         monkeypatch.setattr(surveys, "HELD", held)
         survey = painted_survey(3000, 2500, 300)
         immune = aggregates(survey, min_regular=0.0)
-        mask, threshold = tumor_mask(survey, min_area_um2=2000.0)
+        mask = clean_mask((survey.layer("red") > 0.15) & ~immune.mask, 2000.0)
         places = immune.regions.pieces()
         inside = [(places.box(k), places.cells(k)) for k in range(1, immune.regions.count + 1)]
         far = np.concatenate(Border(mask).measure_places(inside))
         parts = np.stack(list(zones(mask, survey.tissue, 50.0).values()))
         assert parts.any(axis=(1, 2)).all()
-        found.append((immune.table, immune.mask, mask, threshold, far, parts))
+        found.append((immune.table, immune.mask, mask, far, parts))
     for other in found[1:]:
         assert len(found[0][0]) > 3
         assert found[0][2].any()
@@ -127,7 +126,7 @@ def test_aggregates_and_tumor_take_less_than_six_bytes_a_cell_beside_the_survey(
     aggregates(painted_survey(500, 500, 60))  # imports
     tracemalloc.start()
     aggregates(survey)
-    mask, _ = tumor_mask(survey)
+    mask = clean_mask(survey.tissue, 20_000.0)
     distance = Border(mask)
     for rows in survey.bands():
         distance.distance(rows)

@@ -11,6 +11,8 @@ import pytest
 import tifffile
 from PIL import Image
 
+from mcp_servers.formats.geojson import feature, square, write_geojson
+from mcp_servers.pathology.compute.tumor import clean_mask
 from mcp_servers.pathology.tissue import slide_tissue
 from mcp_servers.slides.slide import Slide
 from mcp_servers.slides.source import Level
@@ -31,7 +33,7 @@ def test_a_slide_without_tissue_gives_zero_and_says_so(tmp_path: Path) -> None:
     png(tmp_path / "two.png", two)
     png(tmp_path / "one.png", flat((200, 100, 150), 1))
     ctx = context(tmp_path)
-    for name in ("tissue_mask", "nuclei", "tls", "tumor", "til"):
+    for name in ("tissue_mask", "nuclei", "tls", "til"):
         got = run(ctx, name, slide="large.png" if name == "nuclei" else "g.png", mpp=0.5)
         assert any("no tissue" in note for note in got["warnings"])
         for value in got.values():
@@ -44,10 +46,11 @@ def test_a_field_without_tumor_does_not_become_all_tumor(tmp_path: Path) -> None
     # tissue of 120 µm on a side: less than the area below which gaps in tumor are filled
     png(tmp_path / "a.png", blobs(700, 700)[230:470, 230:470])
     ctx = context(tmp_path)
-    got = run(ctx, "tumor", slide="a.png", mpp=0.5, threshold=1.6)
-    assert any("no tumor-like region" in note for note in got["warnings"])
+    write_geojson(tmp_path / "a.geojson", [feature(square(500, 500, 20, "Tumor"))])
+    got = run(ctx, "tumor", slide="a.png", mpp=0.5, tumor_regions="a.geojson")
     assert any("whole image" in note for note in got["warnings"])
-    assert not any(got[key] for key in ("tumor_fraction", "tumor_mm2"))
+    assert not any(got[key] for key in ("tumor_fraction", "tumor_mm2", "regions"))
+    assert not clean_mask(np.zeros((15, 15), dtype=bool), 0.0).any()
     mask = run(ctx, "tissue_mask", slide="a.png", mpp=0.5)
     assert mask["tissue_fraction"] > 0.95
     whole = 0.12**2 * mask["tissue_fraction"]

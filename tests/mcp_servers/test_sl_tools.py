@@ -15,6 +15,9 @@ from PIL import Image
 from scipy.spatial import cKDTree
 
 from mcp_servers.formats.geojson import feature, square, write_geojson
+from mcp_servers.measures.compute import compute
+from mcp_servers.measures.formula import parse
+from mcp_servers.measures.maps import read_maps
 from mcp_servers.pathology import surveying
 from mcp_servers.registry import load
 from mcp_servers.slides.slide import Slide
@@ -36,7 +39,7 @@ def painted(tmp_path_factory: pytest.TempPathFactory) -> Painted:
 @pytest.fixture(scope="module")
 def results(painted: Painted) -> Results:
     """Every tool without weights, run once on the painted slide in one worker."""
-    folder, _ = painted
+    folder, truth = painted
     ctx = context(folder)
     out: dict[str, Any] = {"folder": folder / "out", "ctx": ctx}
     names = ("slide_properties", "slide_thumbnail", "tissue_mask", "tile_slide", "nuclei", "tls")
@@ -46,6 +49,8 @@ def results(painted: Painted) -> Results:
             more = {"tile_px": 64, "at_mpp": 1.0}
         if name in ("region_patches", "til", "stroma"):
             more |= {"tumor_regions": f"out/{out['tumor']['geojson']}"}
+        if name == "tumor":
+            more = {"tumor_regions": str(truth.write_outlines(folder / "drawn.geojson"))}
         out[name] = run(ctx, name, slide="s.tif", **more)
     return out
 
@@ -140,7 +145,7 @@ def test_nuclei_lie_on_painted_nuclei(painted: Painted, results: Results) -> Non
     assert results["nuclei"]["nuclei"] == len(table)
 
 
-def test_tumor_mask_holds_tumor_and_not_lymphocytes(painted: Painted, results: Results) -> None:
+def test_outlined_tumor_holds_tumor_and_not_lymphocytes(painted: Painted, results: Results) -> None:
     mask = np.asarray(Image.open(results["folder"] / results["tumor"]["mask"])) > 0
 
     def share(points: Any) -> float:
@@ -148,11 +153,37 @@ def test_tumor_mask_holds_tumor_and_not_lymphocytes(painted: Painted, results: R
         return float(mask[cells[:, 1], cells[:, 0]].mean())
 
     truth = painted[1]
-    assert share(truth.tumor_nuclei) > 0.85
+    assert share(truth.tumor_nuclei) > 0.95
     assert share(truth.lymphocytes) < 0.15
-    assert share(truth.stroma_nuclei) < 0.35
-    assert results["tumor"]["method"] == "classical"
-    assert any("classical" in note for note in results["tumor"]["warnings"])
+    assert share(truth.stroma_nuclei) < 0.15
+    found = results["tumor"]
+    assert (found["tumor_source"], found["score"], found["threshold"]) == ("outlines", None, None)
+    assert found["tumor_fraction"] == pytest.approx(truth.tumor_fraction, abs=0.05)
+
+
+def test_without_outlines_or_a_model_tumor_has_no_value_anywhere(painted: Painted) -> None:
+    folder, truth = painted
+    (folder / "drawn").mkdir()
+    truth.write_outlines(folder / "drawn" / "other.geojson")
+    for given in ({}, {"tumor_regions": "drawn"}):
+        for name in ("tumor", "stroma", "region_patches"):
+            with pytest.raises(InputError, match="needs tumor"):
+                run(context(folder), name, slide="s.tif", **given)
+        zones = run(context(folder), "til", slide="s.tif", **given)
+        assert zones["tumor_source"] == "none"
+        assert zones["tumor"] is zones["center"] is zones["margin"] is zones["peritumoral"] is None
+        made = run(context(folder), "slide_maps", slide="s.tif", **given)
+        assert made["regions"] == {} and set(made["withheld"]) == {"tumor", "rest"}
+        maps = read_maps((folder / "out" / made["maps"]).parent)
+        for formula in ("area(regions.tumor)", "density(cells, within=regions.rest)"):
+            value = compute(parse(f"pooled({formula})"), maps)
+            assert value.value is None and "needs tumor" in value.why_not
+    truth.write_outlines(folder / "drawn" / "s.tif.geojson")
+    made = run(context(folder), "slide_maps", slide="s.tif", tumor_regions="drawn")
+    assert made["withheld"] == {}
+    maps = read_maps((folder / "out" / made["maps"]).parent)
+    share = compute(parse("mean(area(regions.tumor) / area(regions.rest))"), maps).value
+    assert share == pytest.approx(truth.tumor_fraction / (1 - truth.tumor_fraction), rel=0.1)
 
 
 def test_region_patches_partition_the_tiles_and_color_them(results: Results) -> None:
@@ -228,6 +259,7 @@ def test_the_same_survey_serves_all_tools_of_a_worker(
     ctx = context(painted[0], on_progress=lambda fraction, _: seen.append(fraction))
     run(ctx, "tls", slide="s.tif")
     assert seen == sorted(seen) and seen[-1] > 0.9 and len(seen) >= 2
+    outlines = str(painted[1].write_outlines(painted[0] / "drawn.geojson"))
     for name in ("tumor", "til"):
-        run(ctx, name, slide="s.tif")
+        run(ctx, name, slide="s.tif", tumor_regions=outlines)
     assert len(passes) == 1

@@ -57,6 +57,8 @@ class SlideTruth:
     stroma_nuclei: IntArray
     lymphocytes: IntArray
     tumor_fraction: float
+    tumor_rings: tuple[IntArray, ...]
+    """Closed outlines of the tumor, each of shape (points, 2)."""
     simulated: bool = True
 
     def write(self, path: Path) -> None:
@@ -67,8 +69,23 @@ class SlideTruth:
             "tumor_nuclei": self.tumor_nuclei.tolist(),
             "stroma_nuclei": self.stroma_nuclei.tolist(),
             "lymphocytes": self.lymphocytes.tolist(),
+            "tumor_rings": [ring.tolist() for ring in self.tumor_rings],
         }
         path.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")
+
+    def write_outlines(self, path: Path) -> Path:
+        """Write the tumor as GeoJSON outlines, as a pathologist would draw them in QuPath."""
+        features = [
+            {
+                "type": "Feature",
+                "geometry": {"type": "Polygon", "coordinates": [ring.tolist()]},
+                "properties": {"objectType": "annotation", "classification": {"name": "Tumor"}},
+            }
+            for ring in self.tumor_rings
+        ]
+        drawn = {"type": "FeatureCollection", "features": features}
+        path.write_text(json.dumps(drawn) + "\n", encoding="utf-8")
+        return path
 
 
 def render_slide(
@@ -225,7 +242,17 @@ class Painter:
             stroma_nuclei=np.round(fibers).astype(np.int64),
             lymphocytes=np.round(np.concatenate((strays, dense))).astype(np.int64),
             tumor_fraction=float(self.tumor.sum() / max(tissue.sum(), 1)),
+            tumor_rings=_rings(self.tumor),
         )
+
+
+def _rings(mask: BoolArray) -> tuple[IntArray, ...]:
+    """Return the closed outer outlines of a mask's regions, each of shape (points, 2)."""
+    import cv2
+
+    found, _ = cv2.findContours(mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+    rings = (np.concatenate((ring, ring[:1]))[:, 0] for ring in found if len(ring) >= 3)
+    return tuple(ring.astype(np.int64) for ring in rings)
 
 
 def smooth_noise(width: int, height: int, scale_px: float, rng: np.random.Generator) -> FloatArray:

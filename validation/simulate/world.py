@@ -194,6 +194,7 @@ def _slides(
     if count == 0:
         return []
     (folder / "slides").mkdir()
+    (folder / "outlines").mkdir()
     painted = []
     mpp = 0.5
     for i in range(count):
@@ -204,6 +205,7 @@ def _slides(
             path, seed=seed * 1000 + i, size_px=size_px, mpp=mpp, aggregates=wanted
         )
         truth.write(path.with_suffix(".truth.json"))
+        truth.write_outlines(folder / "outlines" / f"{people.ids[i]}.geojson")
         painted.append(truth)
     return painted
 

@@ -284,19 +284,17 @@ def cell_layers(
     blue: AnyArray,
     near: AnyArray,
     labels: AnyArray,
-    epithelial: AnyArray,
     tissue: AnyArray,
     gap_density: float,
     rows: int,
     columns: int,
 ) -> F32:
-    """Average layers over the tissue pixels of each cell; the result is (9, rows, columns).
+    """Average layers over the tissue pixels of each cell; the result is (8, rows, columns).
 
-    The layers are tissue, nuclear, epithelial, nuclear red, nuclear green, red, green, gap,
-    pink. `red`, `green` and `blue` are optical densities, `near` is green averaged over
-    neighbors, and `epithelial` flags labels. Pink is tissue that looks like collagen:
-    eosinophilic, neither nuclear nor blood. A pixel on a border between cells counts toward
-    each by its share in that cell.
+    The layers are tissue, nuclear, nuclear red, nuclear green, red, green, gap, pink. `red`,
+    `green` and `blue` are optical densities, and `near` is green averaged over neighbors. Pink
+    is tissue that looks like collagen: eosinophilic, neither nuclear nor blood. A pixel on a
+    border between cells counts toward each by its share in that cell.
 
     Parameters
     ----------
@@ -309,8 +307,8 @@ def cell_layers(
     limit = np.float32(gap_density)
     bluish, reddish, reddish_blood = np.float32(0.55), np.float32(0.5), np.float32(0.2)
     dense, dyed = np.float32(0.5), np.float32(0.12)
-    out = np.zeros((9, rows + 1, columns + 1))
-    line = np.zeros((columns + 1, 9))
+    out = np.zeros((8, rows + 1, columns + 1))
+    line = np.zeros((columns + 1, 8))
     cells, shares = np.empty(width, np.int64), np.empty(width)
     for x in range(width):
         cells[x], shares[x] = _cell(x, columns, width)
@@ -331,20 +329,18 @@ def cell_layers(
                     break
                 at = cells[x] + step
                 line[at, 0] += part
-                line[at, 5] += part * r
-                line[at, 6] += part * g
+                line[at, 4] += part * r
+                line[at, 5] += part * g
                 if k > 0:
                     line[at, 1] += part
-                    line[at, 3] += part * r
-                    line[at, 4] += part * g
-                    if epithelial[k]:
-                        line[at, 2] += part
+                    line[at, 2] += part * r
+                    line[at, 3] += part * g
                 if gap:
-                    line[at, 7] += part
+                    line[at, 6] += part
                 if pink:
-                    line[at, 8] += part
+                    line[at, 7] += part
         cell, share = _cell(y, rows, height)
-        for layer in range(9):
+        for layer in range(8):
             for c in range(columns):
                 out[layer, cell, c] += share * line[c, layer]
                 out[layer, cell + 1, c] += (1.0 - share) * line[c, layer]

@@ -1,6 +1,6 @@
 """Single pass over a slide's tissue that sums nuclei, stains and gaps on a grid of 8 µm cells.
 
-The tools for lymphocytes, aggregates, tumor and stroma all start from this grid, so that a slide is
+The tools for lymphocytes, aggregates and stroma all start from this grid, so that a slide is
 decoded only once.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from mcp_servers.formats.spool import TileSpool
 from mcp_servers.lazy import cv2
 from mcp_servers.pathology.compute.cell_types import Segmentation, lymphocytes
-from mcp_servers.pathology.compute.nuclei import darkness, lymphocyte_like, regular_outline, segment
+from mcp_servers.pathology.compute.nuclei import darkness, regular_outline, segment
 from mcp_servers.pathology.compute.tissue import density_planes
 from mcp_servers.pathology.walk import Piece
 from mcp_servers.slides.arrays import F32, U8, AnyArray, BoolArray, bands
@@ -26,15 +26,12 @@ CELL_UM = 8.0
 EVERYTHING = slice(None)
 FINE_MPP = 0.7
 """Maximum pixel size for typing nuclei as at 0.5 µm per pixel; above it, as at 1."""
-EPITHELIAL_AREA_UM2 = 30.0
-EPITHELIAL_MAX_ECCENTRICITY = 0.9
 GAP_DENSITY = 0.08
 """Green density below which tissue appears unstained: a cleft, a lumen, a vacuole."""
 
 LAYERS = (
     "tissue",  # share of the cell that is tissue
     "nuclear",  # share under nuclei
-    "epithelial",  # share under nuclei that are neither lymphocyte-like nor spindle-shaped
     "lymphocytes",  # count of lymphocyte-like nuclei
     "nuclei",  # count of all nuclei
     "regular",  # count of nuclei with a round, smooth outline
@@ -246,9 +243,6 @@ def add_block(
     table = nuclei.table
     way: Segmentation = "survey" if mpp > FINE_MPP else "classical"
     lymphoid = lymphocytes(table, survey.dark, way, survey.strength)
-    round_ = table[:, 6] <= EPITHELIAL_MAX_ECCENTRICITY
-    dark = lymphocyte_like(table, survey.dark)  # debris is no epithelium either
-    epithelial = ~dark & round_ & (table[:, 2] >= EPITHELIAL_AREA_UM2)
     x, y, (x_um, y_um) = table[:, 0], table[:, 1], (piece.x * mpp, piece.y * mpp)
     own = piece.owns(x, y) & piece.tissue[y.astype(int), x.astype(int)]
     at = [
@@ -275,10 +269,7 @@ def add_block(
     labels = nuclei.labels[top:bottom, left:right]
     red, green, blue = density_planes(piece.image[top:bottom, left:right], survey.background)
     near = cv2.blur(green, (3, 3))
-    is_epithelial = np.concatenate([[False], epithelial])
-    layers = cell_layers(
-        red, green, blue, near, labels, is_epithelial, part, GAP_DENSITY, height, width
-    )
+    layers = cell_layers(red, green, blue, near, labels, part, GAP_DENSITY, height, width)
     for name, values in zip(SHARED, layers, strict=True):
         with lock:
             survey.write_layer(name, window, values)

@@ -18,6 +18,15 @@ OD_BOUNDS = (0.06, 0.16)
 
 Below the first, glass and dust are included; above the second, pale stroma and fat are lost.
 """
+GLASS_SPREAD, GLASS_WINDOW_UM, GLASS_SIDE = 2.0, 14.0, 1024
+"""Largest standard deviation of glass in gray levels, over a window, and largest side examined."""
+GLASS_OF_BRIGHTEST, GLASS_LEAST, GLASS_TINT = 0.85, 120.0, 0.2
+"""Least brightness of glass, of the image's brightest and in gray levels, and largest tint."""
+LEAST_GLASS = 0.01
+"""Share of an image below which it has no glass, and all of it is tissue."""
+COARSE_MPP = 4.0
+"""Pixel size from which Otsu's threshold divides glass from tissue; below, it divides nuclei
+from stroma, and the lower of `OD_BOUNDS` is used."""
 NOISE_BELOW, GRAY_BELOW, GREENER_FROM = 0.2, 4.0, 0.2
 """Limits on medians over fields at 2 µm per pixel, beyond which an image is not H&E.
 
@@ -51,6 +60,36 @@ def background_color(image: U8) -> tuple[int, int, int]:
     if int(bright.sum()) < max(16, bright.size // 500):
         return (255, 255, 255)
     color = np.median(sample[bright], axis=0)
+    return int(color[0]), int(color[1]), int(color[2])
+
+
+def glass_color(image: U8, mpp: float) -> tuple[int, int, int] | None:
+    """Estimate the color of empty glass as the median of smooth, bright, hardly colored pixels.
+
+    Return None if there is no glass: pale stroma is as bright as glass under some cameras, but
+    is textured. Glass may have a tint.
+
+    Parameters
+    ----------
+    image : (height, width, 3) RGB
+    mpp : µm per pixel
+    """
+    side = max(image.shape[:2])
+    if side > GLASS_SIDE:
+        size = [max(1, round(length * GLASS_SIDE / side)) for length in image.shape[1::-1]]
+        image = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+        mpp *= side / GLASS_SIDE
+    window = 2 * max(1, round(GLASS_WINDOW_UM / mpp / 2)) + 1
+    values = image.astype(np.float32)
+    mean = cv2.blur(values, (window, window))
+    spread = (cv2.blur(values * values, (window, window)) - mean * mean).max(axis=2)
+    gray, high = mean.mean(axis=2), mean.max(axis=2)
+    least = max(GLASS_LEAST, GLASS_OF_BRIGHTEST * float(np.percentile(values.mean(axis=2), 99.5)))
+    glass = (spread <= GLASS_SPREAD**2) & (gray >= least)
+    glass &= high - mean.min(axis=2) <= GLASS_TINT * high
+    if float(glass.mean()) < LEAST_GLASS:
+        return None
+    color = np.median(image[glass], axis=0)
     return int(color[0]), int(color[1]), int(color[2])
 
 
@@ -153,15 +192,16 @@ def find_tissue(
     Tissue is where the optical density of green, which both H&E stains absorb, smoothed over
     ~2 pixels, exceeds Otsu's threshold kept within `OD_BOUNDS`. Colorless pixels (dust,
     shadows of the coverslip) and ink are removed, small pieces are dropped, and small holes
-    are filled.
+    are filled. An image without glass (see `glass_color`) is all tissue, except ink.
 
     Parameters
     ----------
     image : (H, W, 3) RGB
-    mpp : µm per image pixel; about 8 works best
+    mpp : µm per image pixel; about 8 for a slide and 2 for a field below 0.1 mm²
     min_area_um2, fill_holes_um2 : areas in µm²
     """
-    background = background_color(image)
+    glass = glass_color(image, mpp)
+    background = glass or (255, 255, 255)
     height, width = image.shape[:2]
     pen, colored = np.zeros((height, width), dtype=bool), np.zeros((height, width), dtype=bool)
     green = np.zeros((height, width), dtype=np.float32)
@@ -181,9 +221,11 @@ def find_tissue(
         colored[top:bottom] = (strongest - weakest) > np.maximum(0.02, 0.12 * strongest)
         green[top:bottom] = planes[1]
         counts += np.histogram(planes[1][~pen[top:bottom]], OTSU_BINS, OTSU_SPAN)[0]
-    threshold = (
-        float(np.clip(otsu_of(counts, edges), *OD_BOUNDS)) if not pen.all() else OD_BOUNDS[1]
-    )
+    threshold = OD_BOUNDS[0]
+    if mpp >= COARSE_MPP:
+        threshold = float(np.clip(otsu_of(counts, edges), *OD_BOUNDS))
+    if glass is None:
+        colored[:], threshold = True, -1.0
     mask = ((green > threshold) & colored & ~pen).astype(np.uint8)
     if pen.any():
         pen8 = cv2.morphologyEx(pen.astype(np.uint8), cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))

@@ -7,9 +7,8 @@ segmented and measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,8 +28,7 @@ from sage_slide_reading.reader.types import (
 )
 
 if TYPE_CHECKING:
-    from mcp_servers.pathology.compute.nuclei import Nuclei
-    from mcp_servers.slides.arrays import F32, F64, I64, U8, BoolArray
+    from mcp_servers.slides.arrays import F32, F64, I64, BoolArray
 
 CELL_UM = 32.0
 NETWORK_MPP = 0.7
@@ -300,19 +298,9 @@ def _top(values: F64, share: float) -> float:
 # -- high power -------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=2)
-def segmenter(fine: bool) -> Callable[[U8, float], Nuclei]:
-    """Return the bundled network, or thresholding without PyTorch or if pixels are coarse."""
-    from mcp_servers.pathology.compute.nuclei import segment
-    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
-
-    path = shipped_network() if fine else None
-    return segment if path is None else NucleiNetwork(path).segment
-
-
 def nuclei_table(scope: Scope, region: Region) -> F64:
     """Measure nuclei centered in a region; x and y in level-0 pixels, columns as in `nuclei`."""
-    from mcp_servers.pathology.compute.nuclei import WORKING_MPP
+    from mcp_servers.pathology.compute.nuclei import WORKING_MPP, segment
 
     mpp = ONE_UM / region.magnification
     fine = region
@@ -321,7 +309,9 @@ def nuclei_table(scope: Scope, region: Region) -> F64:
         mpp = WORKING_MPP
     halo = round(10.0 / mpp)
     image = scope.pixels(fine, halo)
-    table = segmenter(mpp <= NETWORK_MPP)(image, mpp).table.copy()
+    network = scope.network if mpp <= NETWORK_MPP else None
+    find = segment if network is None else network.segment
+    table = find(image, mpp).table.copy()
     table[:, 0] = region.box.x + (table[:, 0] - halo + 0.5) * mpp / scope.mpp
     table[:, 1] = region.box.y + (table[:, 1] - halo + 0.5) * mpp / scope.mpp
     x, y = table[:, 0], table[:, 1]

@@ -136,8 +136,10 @@ class RulesExecutor:
             return _abstain("the question contains nothing that these eyes can measure")
         if why := out_of_reach(question, asked):
             return _abstain(why)
-        if scope.unlike_he and not any(seen.edited for seen in state.seen):
-            return _abstain(scope.unlike_he)
+        of_cells = any(SIGNS[concept].of_cells for concept in asked.concepts)
+        why = scope.unlike_he or (scope.no_nuclei if of_cells else "")
+        if why and not any(seen.edited for seen in state.seen):
+            return _abstain(why)
         fine = [s for s in state.seen if s.region.magnification >= NUCLEI_FROM or s.edited]
         # a person's words on some patches cannot show absence while others remain to be measured
         measured = any(not seen.edited for seen in fine) or len(fine) == len(state.seen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from sage.core.errors import InputError
 from sage_slide_reading.reader.types import Box, Options, PixelsRead, Region
 
 if TYPE_CHECKING:
+    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork
     from mcp_servers.slides.arrays import F32, U8, BoolArray
     from mcp_servers.slides.slide import Slide
 
@@ -23,6 +24,15 @@ LEAST_SIDE_UM = 30.0
 """Image side below which an image contains hardly a nucleus."""
 ONE_UM = 10.0
 """Product of µm per pixel and magnification: at 10x, a pixel is 1 µm."""
+
+
+@cache
+def load_network() -> NucleiNetwork | None:
+    """Load the bundled nuclei network once; None if it or PyTorch is not installed."""
+    from mcp_servers.pathology.nuclei_net.model import NucleiNetwork, shipped_network
+
+    path = shipped_network()
+    return None if path is None else NucleiNetwork(path)
 
 
 class Scope:
@@ -161,10 +171,35 @@ class Scope:
         why = unlike_he(fields)
         return f"the image does not look like a section stained with H&E: {why}" if why else ""
 
+    @cached_property
+    def _adapted(self) -> tuple[NucleiNetwork | None, str]:
+        from mcp_servers.pathology.nuclei import adapt_network, measure_strength
+        from sage_slide_reading.reader.computed import NETWORK_MPP
+
+        network = load_network() if self.mpp <= NETWORK_MPP else None
+        if network is None:
+            return None, ""
+        place = (self.slide, self.mask, self.mask_scale)
+        strength = measure_strength(*place)
+        try:
+            return adapt_network(network, *place, strength), ""
+        except InputError as error:
+            return network.adapt(strength), str(error)
+
+    @property
+    def network(self) -> NucleiNetwork | None:
+        """The bundled network adapted to the slide, as in the tool nuclei; None if not usable."""
+        return self._adapted[0]
+
+    @property
+    def no_nuclei(self) -> str:
+        """Reason why nuclei have no value on this slide, as in the tool nuclei; empty if none."""
+        return self._adapted[1]
+
     @property
     def doubt(self) -> str:
         """Reasons to doubt every value for this slide, as sentences."""
-        notes = filter(None, (self.slide.mpp_conflict, self.unlike_he))
+        notes = filter(None, (self.slide.mpp_conflict, self.unlike_he, self.no_nuclei))
         return " ".join(f"Unreliable: {note}." for note in notes)
 
     # -- tissue -------------------------------------------------------------------------------

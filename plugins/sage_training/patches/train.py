@@ -85,10 +85,9 @@ class PatchTrainResult(BaseModel):
         ),
         accuracy=(
             "synthetic slides, 3 for training: held-out balanced accuracy 1.00 on uniform tiles; "
-            "on 3 others the tumor mask contains 93% of tumor and 13% of stroma nuclei "
-            "(classical method 98%, 25%). One real scan, outlined by eye, left half for "
-            "training, right half for testing: 70% of the tumor and 18% of the septa area "
-            "(classical method 83%, 49%)"
+            "on 3 others the tumor mask contains 93% of tumor and 13% of stroma nuclei. "
+            "One real scan, outlined by eye, left half for training, right half for testing: "
+            "70% of the tumor and 18% of the septa area"
         ),
     ),
     title="Train a patch classifier",
