@@ -30,8 +30,8 @@ def account(question: Question, hypothesis: Hypothesis) -> tuple[Carried, ...]:
     taken: set[str] = set()
     rows: dict[int, Carried] = {}
     # Parts with few variables choose first, so that "genes" does not use up FABP5.
-    order = sorted(range(len(question.parts)), key=lambda at: (_breadth(question.parts[at]), at))
-    for at in order:
+    breadth = [len(it.variables) or 1_000_000 * bool(it.open_to) for it in question.parts]
+    for at in sorted(range(len(breadth)), key=breadth.__getitem__):
         part = question.parts[at]
         how = _kept_by(part, hypothesis, taken)
         rows[at] = Carried(
@@ -95,6 +95,7 @@ def beyond(question: Question, hypothesis: Hypothesis) -> list[str]:
     ]
 
 
+UNMEASURED = "the cohort does not measure it"
 FIXED = (PartRole.POPULATION, PartRole.ENDPOINT, PartRole.COVARIATE, PartRole.QUALIFIER)
 """Roles that cannot be filled by an exposure."""
 
@@ -133,12 +134,6 @@ def without_subgroups(question: Question, why: str) -> Question:
     )
 
 
-def _breadth(part: Part) -> int:
-    if part.open_to and not part.variables:
-        return 1_000_000
-    return len(part.variables)
-
-
 def _kept_by(part: Part, hypothesis: Hypothesis, taken: set[str]) -> str:
     """Describe the element of the hypothesis that represents the part; empty if there is none."""
     exposed = [exposure.variable for exposure in hypothesis.exposures]
@@ -161,9 +156,7 @@ def _kept_by(part: Part, hypothesis: Hypothesis, taken: set[str]) -> str:
         adjusted = (*hypothesis.covariates, *hypothesis.strata)
         return next((key for key in part.variables if key in adjusted), "")
     if part.role is PartRole.COMPARATOR and part.variables:
-        known = (*exposed, *(key.partition("=")[0] for key in exposed), *hypothesis.covariates)
-        used = [key for key in part.variables if key in known]
-        return used[0] if used else ""
+        return next(iter(part.about & {key.partition("=")[0] for key in exposed}), "")
     subgroups = {condition.variable for condition in hypothesis.subgroups}
     for key in (*part.variables, *_open_keys(part, exposed)):
         if key in exposed and key not in taken:
@@ -182,13 +175,8 @@ def _open_keys(part: Part, exposed: list[str]) -> list[str]:
 
 
 def _why_dropped(part: Part) -> str:
-    if part.left_out:
-        return part.left_out
-    if part.supply:
-        return part.supply[0].how
-    if not part.testable:
-        return "the cohort does not measure it"
-    return "this hypothesis does not use it"
+    unused = "this hypothesis does not use it"
+    return part.left_out or part.supply or (unused if part.testable else UNMEASURED)
 
 
 def _how_to_carry(part: Part) -> str:

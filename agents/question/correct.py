@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from agents.question.ground import ground
 from agents.question.names import key_of
-from agents.question.types import Asked, PartRole, Question, QuestionInput, Reading
+from agents.question.types import Asked, Part, PartRole, Question, QuestionInput, Reading
 from agents.question.vocabulary import Vocabulary
 from sage.core.errors import InputError
 
@@ -25,39 +25,34 @@ def apply_corrections(
     InputError
         If a word to drop is not in the question, or a correction is itself unknown.
     """
+    wanted = {key_of(words): words for words in dropped}
+
+    def is_dropped(part: Asked | Part) -> bool:
+        return bool({key_of(part.words), key_of(part.name)} & {*wanted})
+
     parts = [part for part in reading.parts if not replaced.get(part.role)]
     notes = list(reading.notes)
     for role, several in replaced.items():
-        for words in several:
-            parts.append(Asked(words=words, role=role, name=words))
-            notes.append(f'You set the {role.value} to "{words}".')
-    changed = reading.model_copy(
-        update={
-            "parts": tuple(parts),
-            "notes": tuple(notes),
-            "refusals": () if replaced else reading.refusals,
-        }
-    )
-    wanted = {key_of(words): words for words in dropped}
+        parts += [Asked(words=words, role=role, name=words) for words in several]
+        notes += [f'You set the {role.value} to "{words}".' for words in several]
+    refusals = () if replaced else reading.refusals
+    fields = {"parts": tuple(parts), "notes": tuple(notes), "refusals": refusals}
+    changed = reading.model_copy(update=fields)
     whole = ground(given, changed, vocabulary, reading)
-    named = {key: part for part in whole.parts for key in (key_of(part.words), key_of(part.name))}
-    for key, words in wanted.items():
-        if key not in named:
-            listed = ", ".join(part.quoted for part in whole.parts) or "none"
-            raise InputError(
-                f'--drop "{words}": the question has no such part; available parts: {listed}'
-            )
+    named = {key for part in whole.parts for key in (key_of(part.words), key_of(part.name))}
+    for words in (words for key, words in wanted.items() if key not in named):
+        listed = ", ".join(part.quoted for part in whole.parts) or "none"
+        raise InputError(
+            f'--drop "{words}": the question has no such part; available parts: {listed}'
+        )
     if not wanted:
         return whole
-    kept = [part for part in parts if not {key_of(part.words), key_of(part.name)} & set(wanted)]
-    question = ground(given, changed.model_copy(update={"parts": tuple(kept)}), vocabulary, reading)
-    left_out = [
-        part.model_copy(update={"left_out": "left out at the asker's word"})
-        for part in whole.parts
-        if {key_of(part.words), key_of(part.name)} & set(wanted)
-    ]
+    kept = tuple(part for part in parts if not is_dropped(part))
+    question = ground(given, changed.model_copy(update={"parts": kept}), vocabulary, reading)
     others = [part for part in question.parts if key_of(part.words) not in wanted]
-    return question.model_copy(update={"parts": (*others, *left_out)})
+    left_out = {"left_out": "left out at the asker's word"}
+    others += [part.model_copy(update=left_out) for part in whole.parts if is_dropped(part)]
+    return question.model_copy(update={"parts": tuple(others)})
 
 
 BY_HAND = "the asker's own choice"
@@ -85,33 +80,27 @@ def check_edited(question: Question, given: QuestionInput, read: Question) -> Qu
     endpoints = {endpoint.key for endpoint in given.cohort.endpoints}
     for part in question.parts:
         named = [*part.variables, *(item.variable for item in part.filters)]
-        strange = [key for key in named if key not in keys]
+        strange = next((key for key in named if key not in keys), "")
+        problem = ""
         if strange:
-            raise InputError(
-                f"--question: part {part.quoted} refers to {strange[0]}, which "
-                f"{given.cohort.cohort} does not have; see `sage cohort show`"
-            )
+            problem = f"refers to {strange}, which {given.cohort.cohort} does not have; see"
+            problem += " `sage cohort show`"
         for item in part.filters:
             number, several = isinstance(item.value, float), isinstance(item.value, tuple)
             ordered = item.op in ("lt", "le", "gt", "ge")
             if several != (item.op == "in") or (ordered and not number) or (
                 item.value is None and item.op != "present"
             ):  # fmt: skip
-                raise InputError(
-                    f"--question: part {part.quoted}: invalid condition {item.variable} {item.op}"
-                    f' {item.value}; "in" requires a list, and lt, le, gt and ge require'
-                    " a number"
-                )
+                problem = f'has an invalid condition {item.variable} {item.op} {item.value}; "in"'
+                problem += " requires a list, and lt, le, gt and ge require a number"
         if part.role is PartRole.ENDPOINT and not part.endpoint and part.variables:
-            raise InputError(
-                f"--question: part {part.quoted} is an endpoint but lists variables; set `endpoint`"
-                f" to one of: {', '.join(sorted(endpoints))}"
-            )
+            problem = "is an endpoint but lists variables; set `endpoint` to one of: "
+            problem += ", ".join(sorted(endpoints))
         if part.endpoint and part.endpoint not in endpoints:
-            raise InputError(
-                f"--question: part {part.quoted} refers to unknown endpoint {part.endpoint};"
-                f" {given.cohort.cohort} has {', '.join(sorted(endpoints))}"
-            )
+            problem = f"refers to unknown endpoint {part.endpoint}; {given.cohort.cohort} has "
+            problem += ", ".join(sorted(endpoints))
+        if problem:
+            raise InputError(f"--question: part {part.quoted} {problem}")
     before = {(part.role, key_of(part.words)): part for part in read.parts}
     notes, parts = list(question.notes), []
     for part in question.parts:

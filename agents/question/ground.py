@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -21,10 +22,10 @@ from agents.question.types import (
     QuestionInput,
     Reading,
     Setting,
-    Supply,
     find_lost_sides,
+    lacks_outcome,
 )
-from agents.question.vocabulary import Concept, Vocabulary, lack, organ_of, without_organ
+from agents.question.vocabulary import Concept, Vocabulary, organ_of, without_organ
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
 from sage.core.printable import quote_text
@@ -33,6 +34,12 @@ from validation.inputs.population import two_levels
 
 ADJUSTED = (PartRole.COVARIATE, PartRole.MEDIATOR)
 """Roles that accept a variable of any kind with all of its levels."""
+ALONE = 'is not compared with another level of its variable ("grade 3 versus grade 1")'
+NO_OUTCOME = (
+    "The question lacks an outcome: it relates its parts to each other, and SAGE tests relations to"
+    " an outcome of patients. Name the outcome, or declare one of the parts as an endpoint in"
+    " cohort.toml."
+)
 Fields = dict[str, Any]
 """Fields of a part that are set by grounding."""
 
@@ -182,12 +189,8 @@ def _compare_levels(
         return known, ""
     if concept is not None and concept.condition:
         key = concept.about
-        own = (
-            {"name": keys[key].label, "variables": (key,), "filters": concept.filters}
-            if key
-            else None
-        )
-        return own, ""
+        own: Fields = {"variables": (key,), "filters": concept.filters}
+        return (own | {"name": keys[key].label} if key else None), ""
     measured = concept is not None and concept.variables and not concept.every
     found = keys.get(concept.variables[0]) if concept is not None and measured else None
     if concept is None or found is None or found.kind not in ("binary", "categorical"):
@@ -208,43 +211,39 @@ def _compare_levels(
         )
     listed = ", ".join(level for level in found.levels if level != POOLED)
     how = f"{found.label} has several levels ({listed}): name the one to compare, or two"
-    return known | {"variables": (), "supply": lack(how)}, ""
+    return known | {"variables": (), "supply": how}, ""
 
 
 def _pair_levels(parts: list[Part], labels: Labels) -> list[Part]:
-    """Restrict a comparison of two levels to patients with either level."""
+    """Restrict a comparison of two levels to patients with either level.
+
+    The only two levels of a variable are compared with each other ("women outlive men").
+    """
+    known = {item.key: item for item in labels.variables}
+    exposed = [it for it in parts if it.role is PartRole.EXPOSURE and it.variables]
+    sides = [it.filters[0] for it in (*exposed, *parts)
+             if it.filters and it.role in (PartRole.EXPOSURE, PartRole.COMPARATOR)]  # fmt: skip
     out: list[Part] = []
     for part in parts:
-        if part.role is PartRole.COMPARATOR and part.supply:  # "KRAS-mutant … than wild type"
-            names = {item.key: item.label for item in labels.variables}
-            others = [it for it in parts if it.role is PartRole.EXPOSURE and it.variables]
-            about = others[0].variables[0].partition("=")[0] if others else ""
-            level = labels.level(f"{names.get(about, '')} {part.words}") if about else None
+        about = next(iter(part.about), "")
+        if part in exposed and part.filters and any(it.about == part.about for it in out):
+            only = about in known and len(known[about].levels) == 2
+            part = part.model_copy(update={"role": PartRole.COMPARATOR} if only else {})
+        if part.role is PartRole.COMPARATOR and part.supply and exposed:
+            about = next(iter(exposed[0].about))  # "KRAS-mutant … than wild type"
+            level = labels.level(f"{known[about].label} {part.words}") if about in known else None
             if level is not None and level.variable.key == about:
-                filters = level.filters if others[0].filters else ()
-                known: Fields = {"name": names[about], "variables": (about,), "filters": filters}
-                part = part.model_copy(update=known | {"supply": ()})
+                filters = level.filters if exposed[0].filters else ()
+                held: Fields = {"name": known[about].label, "variables": (about,)}
+                part = part.model_copy(update=held | {"filters": filters, "supply": ""})
         if part.role is PartRole.COMPARATOR and part.filters:
-            own = part.filters[0]
-            same = [
-                other.filters[0]
-                for other in parts
-                if other.role in (PartRole.EXPOSURE, PartRole.COMPARATOR)
-                and other.filters
-                and other.filters[0].variable == own.variable
-            ]
-            variable = next(item for item in labels.variables if item.key == own.variable)
-            held = [it.value if isinstance(it.value, tuple) else (it.value,) for it in same]
-            values = [value for several in held for value in several if value is not None]
-            whole = len(values) == len([it for it in variable.levels if it != POOLED])
-            kept = LevelMatch(variable, tuple(dict.fromkeys(values))).filters
-            sides: Fields = {"filters": () if whole else kept, "variables": (own.variable,)}
-            if len(same) < 2:
-                sides["supply"] = lack(
-                    f"nothing that it is compared with is a level of {variable.label}; compare two"
-                    " levels of one variable"
-                )
-            part = part.model_copy(update=sides)
+            variable = known[part.filters[0].variable]
+            both = [it.value for it in (*sides, *part.filters) if it.variable == variable.key]
+            several = [it if isinstance(it, tuple) else (it,) for it in both if it is not None]
+            values = tuple(dict.fromkeys(value for listed in several for value in listed))
+            whole = len(values) == len({*variable.levels} - {POOLED})
+            kept = () if whole else LevelMatch(variable, values).filters
+            part = part.model_copy(update={"filters": kept, "variables": (variable.key,)})
         out.append(part)
     return out
 
@@ -269,7 +268,7 @@ def _cancer(
     known: Fields = {"name": name, "kind": EntityType.DISEASE, "graph_node": node}
     if setting.cohort and organ_of(setting.cohort) != organ:
         how = f"{cohort.cohort} is not a cohort of {name}; give one with --cohort"
-        return known | {"setting": True, "supply": lack(how)}
+        return known | {"setting": True, "supply": how}
     declared = terms_of(" ".join((cohort.title, cohort.cohort, *cohort.notes)), label=True)
     kind = without_organ(asked.name)
     if terms_of(kind) - OPTIONAL <= declared or (
@@ -283,7 +282,7 @@ def _cancer(
         f"{cohort.cohort} neither says that all its patients have {quote_text(kind.strip())} "
         "nor records who has: add a variable to its cohort.toml, or say so in its title"
     )
-    return known | {"supply": lack(how)}
+    return known | {"supply": how}
 
 
 def _resolve_measured(
@@ -294,7 +293,7 @@ def _resolve_measured(
     known: Fields = {"name": concept.name, "kind": concept.kind}
     if asked.role is not PartRole.ENDPOINT and concept.endpoint and not concept.variables:
         how = f"{concept.name} is an outcome of {cohort} and cannot be a marker"
-        return {"name": concept.name, "supply": lack(how)}, ""
+        return {"name": concept.name, "supply": how}, ""
     if asked.role is PartRole.ENDPOINT and not concept.outcome:
         concept = replace(concept, variables=())
     if asked.role is PartRole.TREATMENT and not concept.variables:
@@ -306,13 +305,13 @@ def _resolve_measured(
             )
     known |= {"graph_node": concept.graph_node, "ontology_id": concept.ontology_id}
     if asked.role is PartRole.POPULATION:
-        bound = lack(f'{concept.name} has no such level: give a bound, as in "over 65"')
+        bound = f'{concept.name} has no such level: give a bound, as in "over 65"'
         measured = bound if concept.variables else _unknown(asked, given)
         return known | {"supply": concept.supply or measured}, ""
     represented = concept.variables or concept.endpoint or concept.open_to
     copied = ("variables", "every", "open_to", "stands_in", "endpoint", "nearest")
     known |= {name: getattr(concept, name) for name in copied}
-    supply = concept.supply or (() if represented else _unknown(asked, given))
+    supply = concept.supply or ("" if represented else _unknown(asked, given))
     return known | {"supply": supply}, concept.note
 
 
@@ -320,7 +319,7 @@ def _subgroup(base: Part, concept: Concept, given: QuestionInput) -> Part:
     name, filters = concept.name, concept.filters
     if not filters:
         how = f"{given.cohort.cohort} has no {name} with such a value; add one to its cohort.toml"
-        return base.model_copy(update={"name": name, "supply": lack(how)})
+        return base.model_copy(update={"name": name, "supply": how})
     update: Fields = {"name": name, "filters": filters}
     if base.negated:
         update = {"name": f"not {name}", "filters": invert_filters(filters), "negated": False}
@@ -346,13 +345,15 @@ def _everybody(concept: Concept, given: QuestionInput, ontology: Ontology) -> st
     return ""
 
 
-def _unknown(asked: Asked, given: QuestionInput) -> tuple[Supply, ...]:
+def _unknown(asked: Asked, given: QuestionInput) -> str:
     how = f"neither graph nor ontology nor {given.cohort.cohort} has a name for "
     how += quote_text(asked.words)
     if asked.role is PartRole.QUALIFIER:
-        return lack(f"{how}, and the other parts do not say it")
-    how += "; a graph built from literature on it would (`sage kg build`), and a cohort that "
-    return lack(f"{how}measures it", "literature build")
+        return f"{how}, and the other parts do not say it"
+    return (
+        f"{how}; a graph built from literature on it would (`sage kg build`), and a cohort that"
+        " measures it"
+    )
 
 
 def _setting(given: QuestionInput, reading: Reading) -> Setting:
@@ -375,11 +376,10 @@ def _setting(given: QuestionInput, reading: Reading) -> Setting:
 
 def disease_of_graph(names: tuple[GraphName, ...]) -> str:
     """Return the cancer involved in most of the graph's links to cancers."""
-    weights: dict[str, int] = {}
+    weights = Counter[str]()
     for node in names:
-        organ = organ_of(node.name) if node.kind is EntityType.DISEASE else ""
-        if organ:
-            weights[organ] = weights.get(organ, 0) + node.degree
+        if node.kind is EntityType.DISEASE and (organ := organ_of(node.name)):
+            weights[organ] += node.degree
     organ = max(sorted(weights), key=lambda name: weights[name], default="")
     return f"{organ} cancer" if organ and weights[organ] > sum(weights.values()) / 2 else ""
 
@@ -392,7 +392,7 @@ def _refusals(reading: Reading, parts: list[Part], given: QuestionInput) -> list
         out.append(OFF_TOPIC)
     if reading.intent is Intent.PREDICT_RESPONSE:
         out += [
-            f"Who benefits from {part.quoted} cannot be tested: {part.supply[0].how}. A claim on"
+            f"Who benefits from {part.quoted} cannot be tested: {part.supply}. A claim on"
             " survival without it would be prognostic, not predictive; to ask that instead, leave"
             f" it out: --drop {part.quoted}."
             for part in parts
@@ -407,10 +407,12 @@ def _refusals(reading: Reading, parts: list[Part], given: QuestionInput) -> list
     if not out:
         out += [
             f"The comparison lacks a side: {part.quoted}"
-            f" {f'cannot be tested: {part.supply[0].how}' if part.supply else 'has no other side'}."
+            f" {f'cannot be tested: {part.supply}' if part.supply else ALONE}."
             f" Put it in other words, or leave it out with --drop {part.quoted}."
             for part in find_lost_sides(parts)
         ]
+    if not out and lacks_outcome(reading.intent, parts):
+        out.append(NO_OUTCOME)
     return out
 
 
@@ -418,18 +420,18 @@ def _contradicted(parts: list[Part], exposures: list[Part]) -> list[str]:
     filters = [item for part in parts if part.role is PartRole.POPULATION for item in part.filters]
     excluded = {part.name for part in parts if part.role is PartRole.EXPOSURE and part.negated}
     texts = [
-        *(
-            text
-            for own in [(), *(part.filters for part in exposures)]
-            for text in find_contradictions((*filters, *own))
-        ),
-        *(f"{part.name} is asked for and excluded" for part in exposures if part.name in excluded),
+        text
+        for own in [(), *(part.filters for part in exposures)]
+        for text in find_contradictions((*filters, *own))
+    ]
+    texts += [
+        f"{part.name} is asked for and excluded" for part in exposures if part.name in excluded
     ]
     return [f"The question contradicts itself: {text}." for text in dict.fromkeys(texts)]
 
 
 def _untestable(part: Part, role: str, option: str, given: QuestionInput) -> str:
-    how = part.supply[0].how if part.supply else f"{given.cohort.cohort} does not measure it"
+    how = part.supply or f"{given.cohort.cohort} does not measure it"
     near = f" Nearest: {', '.join(part.nearest)}." if part.nearest else ""
     return (
         f"The {role} {part.quoted} cannot be tested: {how}.{near} Choose another with `sage ask"

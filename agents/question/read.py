@@ -331,10 +331,7 @@ def read_by_rules(prompt: str, vocabulary: Vocabulary) -> Reading:
     parts = _assign_roles(matcher)
     if not matches and not parts:
         return Reading(intent=Intent.DISCOVER, notes=tuple(matcher.notes), refusals=(OFF_TOPIC,))
-    listed = parts + _place_unread(matcher, parts)
-    parts = list({(it.role, it.name.casefold(), it.negated): it for it in listed[::-1]}.values())[
-        ::-1
-    ]
+    parts += _place_unread(matcher, parts)
     notes = list(matcher.notes)
     if CUE["no relation"].search(text):
         notes.append(

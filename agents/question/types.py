@@ -57,13 +57,6 @@ class PartRole(StrEnum):
     """Unexplained words that qualify another part."""
 
 
-class Supply(View):
-    """Remedy for an unknown part."""
-
-    kind: Literal["literature build", "cohort variable", "slide measurement"]
-    how: str
-
-
 class Part(View):
     """A part of the question, with its original wording.
 
@@ -91,7 +84,7 @@ class Part(View):
     negated: bool = False
     corrected_from: Name = Field(default="", description="the spelling that was read as `words`")
     nearest: tuple[Name, ...] = ()
-    supply: tuple[Supply, ...] = ()
+    supply: str = Field(default="", description="why the part is unknown, and the remedy")
     setting: bool = Field(
         default=False, description="a disease that the whole cohort has or does not have"
     )
@@ -101,6 +94,11 @@ class Part(View):
     def quoted(self) -> str:
         """The part's wording, enclosed in quotation marks."""
         return quote_text(self.words)
+
+    @property
+    def about(self) -> frozenset[str]:
+        """The variables that the part or its levels belong to."""
+        return frozenset(key.partition("=")[0] for key in self.variables)
 
     @property
     def testable(self) -> bool:
@@ -117,21 +115,26 @@ class Setting(View):
     graph: Name = ""
     cohort: Name = ""
     mismatches: tuple[str, ...] = ()
-    node: Name = Field(default="", description="the graph's node of the cohort's disease, if any")
 
 
 def find_lost_sides(parts: Sequence[Part]) -> list[Part]:
-    """Find the groups in a comparison that the cohort cannot represent, or its only group."""
-    sides = [
-        part
-        for part in parts
-        if part.role in (PartRole.EXPOSURE, PartRole.COMPARATOR)
-        and not (part.negated or part.left_out)
-    ]
+    """Find groups that cannot be represented or are not opposed to a level of their variable."""
+    sides = [part for part in parts if not (part.negated or part.left_out)]
+    exposed = [part for part in sides if part.role is PartRole.EXPOSURE]
     compared = [part for part in sides if part.role is PartRole.COMPARATOR]
-    if not compared:
-        return []
-    return [part for part in sides if not part.testable] or (compared if compared == sides else [])
+    if not compared:  # levels of one variable, whether compared or taken together
+        levels = [part for part in exposed if part.filters]
+        return [it for at, it in enumerate(levels) if it.about in [o.about for o in levels[:at]]]
+    about = frozenset[str]().union(*(part.about for part in exposed))
+    lost = [part for part in sides if part in (*exposed, *compared) and not part.testable]
+    return lost or [part for part in compared if not part.about & about]
+
+
+def lacks_outcome(intent: Intent, parts: Sequence[Part]) -> bool:
+    """Check whether a question relates its parts to each other but to no outcome."""
+    roles = [it.role for it in parts if not (it.negated or it.left_out or it.setting)]
+    named = PartRole.ENDPOINT in [part.role for part in parts]
+    return len(roles) > 1 and not named and intent is not Intent.PREDICT_RESPONSE
 
 
 class Question(View):
@@ -155,10 +158,12 @@ class Question(View):
 
     @model_validator(mode="after")
     def _require_both_sides(self) -> Question:
-        """Reject a comparison that lost a group but is not refused: it could be tested reversed."""
+        """Reject a question that is not refused but lacks a compared group or an outcome."""
         lost = find_lost_sides(self.parts)
         if lost and not self.refusals:
             raise ValueError(f"the comparison lacks {lost[0].quoted}; reject the question")
+        if lacks_outcome(self.intent, self.parts) and not self.refusals:
+            raise ValueError("the question lacks an outcome; reject it")
         return self
 
     def list_parts(self, role: PartRole | None = None) -> tuple[Part, ...]:

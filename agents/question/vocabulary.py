@@ -11,7 +11,7 @@ from typing import Literal
 from agents.question.labels import Labels, LevelMatch, names_of
 from agents.question.names import OPTIONAL, key_of, read_table, terms_of, word_list
 from agents.question.subgroups import find_numbers
-from agents.question.types import CohortWords, QuestionInput, Supply
+from agents.question.types import CohortWords, QuestionInput
 from kg.lexicon.ontology import Ontology, OntologyEntry
 from kg.lexicon.phrases import STOP_WORDS, is_code
 from kg.lexicon.terms import HAZARDS
@@ -51,7 +51,7 @@ class Concept:
     open_to: Open = ""
     note: str = ""
     nearest: tuple[str, ...] = ()
-    supply: tuple[Supply, ...] = ()
+    supply: str = ""
     condition: bool = False
     """True for a patient group, even if the cohort cannot distinguish it."""
     level: LevelMatch | None = field(default=None, compare=False)
@@ -79,13 +79,8 @@ class Concept:
         return self.filters[0].variable if self.filters else ""
 
 
-def lack(how: str, kind: str = "cohort variable") -> tuple[Supply, ...]:
-    """State what is missing, and what would supply it."""
-    return (Supply.model_validate({"kind": kind, "how": how}),)
-
-
 class Vocabulary:
-    """Index of names: `find` is exact up to spelling, `nearest` suggests similar names."""
+    """Index of names: `find` is exact up to spelling, `similar` suggests names."""
 
     def __init__(self, given: QuestionInput, ontology: Ontology) -> None:
         self.cohort: CohortWords = given.cohort
@@ -102,8 +97,6 @@ class Vocabulary:
         )
         self._endpoints = self._endpoint_names()
         self._measured = {key_of(row[0]): row for row in read_table("measured_as.tsv")}
-
-    # -- lookups ----------------------------------------------------------------------------
 
     def find(self, phrase: str, *, patients: bool = False) -> Concept | None:
         """Find the concept that a phrase names: first in the cohort's terms, then the ontology.
@@ -137,16 +130,6 @@ class Vocabulary:
         gene = self._upper.get(symbol.upper().replace("-", ""))
         return self._of_gene(gene, symbol) if gene else None
 
-    def nearest(self, phrase: str, limit: int = 3) -> tuple[str, ...]:
-        """Suggest names that resemble the phrase: genes for a symbol, else any known name."""
-        from rapidfuzz import fuzz, process
-
-        symbol = bool(re.fullmatch(r"[A-Z0-9-]{3,}", phrase))
-        names = list(self.genes) if symbol and self.genes else self._all_names
-        words = phrase if symbol else phrase.casefold()
-        found = process.extract(words, names, scorer=fuzz.ratio, limit=limit, score_cutoff=65)
-        return tuple(dict.fromkeys(name for name, _, _ in found))
-
     def respelled(self, phrase: str) -> str:
         """Find the known name closest to a misspelled phrase; empty for symbols or short words."""
         from rapidfuzz import fuzz, process
@@ -159,8 +142,14 @@ class Vocabulary:
         return found[0] if found is not None and found[0][0] == plain[0] else ""
 
     def similar(self, phrase: str) -> tuple[str, ...]:
-        """Suggest the labels that share words with a phrase, else measured names like it."""
-        near = [(name, self.find(name)) for name in self.nearest(phrase)]
+        """Suggest labels that share words with a phrase, else names spelled like it."""
+        from rapidfuzz import fuzz, process
+
+        symbol = bool(re.fullmatch(r"[A-Z0-9-]{3,}", phrase))
+        names = list(self.genes) if symbol and self.genes else self._all_names
+        words = phrase if symbol else phrase.casefold()
+        found = process.extract(words, names, scorer=fuzz.ratio, limit=3, score_cutoff=65)
+        near = [(name, self.find(name)) for name in dict.fromkeys(name for name, _, _ in found)]
         measured = tuple(name for name, concept in near if concept and concept.measured)
         return tuple(self.labels.similar(phrase)[:3]) or measured
 
@@ -175,8 +164,6 @@ class Vocabulary:
                 names += [entry.name, *(word for word in entry.synonyms if not word.isupper())]
         names += [node.name for node in self._graph.values() if node.kind is not EntityType.GENE]
         return list(dict.fromkeys(name.casefold() for name in names))
-
-    # -- the cohort's own words -----------------------------------------------------------------
 
     def _endpoint_names(self) -> dict[str, tuple[str, Endpoint | None]]:
         """Map each outcome's name to its concept and the cohort's endpoint (or None)."""
@@ -210,7 +197,7 @@ class Vocabulary:
             has = ", ".join(f"{it.key} ({it.label})" for it in self.cohort.endpoints) or "none"
             keys = tuple(item.key for item in self.cohort.endpoints)
             how = f"{self.cohort.cohort} records no {name}; it has {has}"
-            return replace(found, nearest=keys, supply=lack(how))
+            return replace(found, nearest=keys, supply=how)
         plain = key == "survival" and name != "overall survival"
         said = f'"survival" is read as {name.lower()}: {self.cohort.cohort} has no overall survival'
         return replace(found, endpoint=endpoint.key, note=said if plain else "")
@@ -289,8 +276,6 @@ class Vocabulary:
             nearest=tuple(name for name in others if name != variable.label)[:3] if part else (),
         )
 
-    # -- ontology and graph -----------------------------------------------------------------
-
     def _of_gene(self, gene: str, asked: str) -> Concept:
         entry = self.ontology.find(gene)
         return Concept(
@@ -358,24 +343,23 @@ class Vocabulary:
         )
         return next((gene for gene in names if gene in self.genes), None) or next(genes, None)
 
-    def _missing(self, concept: Concept) -> tuple[Supply, ...]:
+    def _missing(self, concept: Concept) -> str:
         """Describe a missing measurement and its remedy."""
         cohort, name = self.cohort.cohort, concept.name
         if concept.kind in (*SYMBOLS, EntityType.SIGNATURE):
             has = f"{len(self.genes)} genes" if self.genes else "no gene expression"
-            return lack(f"{cohort} measures {has}, and not {name}: a cohort that does is needed")
+            return f"{cohort} measures {has}, and not {name}: a cohort that does is needed"
         if concept.kind in (EntityType.IMAGING_FEATURE, EntityType.TISSUE_REGION):
-            how = (
+            return (
                 f"{cohort} has no measurement of {name}: one on its slides would supply it"
                 " (`sage tools`, then --features)"
             )
-            return lack(how, "slide measurement")
         if concept.kind in (EntityType.TREATMENT, EntityType.CHEMICAL):
-            return lack(
+            return (
                 f"{cohort} does not record {name}: a variable of who received it (and when)"
                 " would supply it"
             )
-        return lack(f"{cohort} has no variable for {name}: add one to its cohort.toml")
+        return f"{cohort} has no variable for {name}: add one to its cohort.toml"
 
     def _entry(self, phrase: str) -> OntologyEntry | None:
         known = self.ontology.find(phrase) or self._entries.get(key_of(phrase))

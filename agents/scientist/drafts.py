@@ -68,7 +68,7 @@ def _asked_covariates(
     """Select the question's covariates; without any, the contract chooses by their relation."""
     asked = [
         key
-        for role in (PartRole.COVARIATE, PartRole.MEDIATOR, PartRole.COMPARATOR)
+        for role in (PartRole.COVARIATE, PartRole.MEDIATOR)
         for part in question.testable(role)
         for key in part.variables[:1]
     ]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from pydantic import Field
 
+from agents.question.agent import QUESTION
 from agents.question.carried import account
 from agents.question.ground import ground
 from agents.question.read import read_by_rules
@@ -94,6 +95,7 @@ class QuestionScore(Strict):
     skipped: str = ""
     result: str = ""
     floor: str = Field(default="", description="the result of matching exact labels alone")
+    reader: str = Field(default="", description="the reasoner whose reading was used")
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class Answer:
     question: Question
     refusal: str = ""
     hypothesis: Hypothesis | None = None
+    reader: str = "rules"
 
 
 def load_gold(path: Path | None = None) -> list[GoldQuestion]:
@@ -187,6 +190,7 @@ def compare(item: GoldQuestion, answer: Answer) -> QuestionScore:
         statement=hypothesis.statement if hypothesis else "",
         trouble=tuple(trouble),
         result=_result(item, refused, answered, parsed == len(item.parts), bool(silent)),
+        reader=answer.reader,
     )
 
 
@@ -313,14 +317,16 @@ class Asker:
         """Parse a prompt and, if it can be answered, draft the first hypothesis."""
         given, vocabulary = self.load_known(item.cohort)
         given = given.model_copy(update={"prompt": item.prompt})
+        reader = "rules" if self.readings is None else "recorded"
         if self.readings is not None:
             reading = self.readings[item.id]
         elif self._by_rules:
             reading = read_by_rules(item.prompt, vocabulary)
         else:
-            from sage.run.wiring import question_reader
+            from sage.run.wiring import make_reasoner
 
-            reading = question_reader(self.settings)(given)
+            reply = make_reasoner(self.settings).ask(QUESTION, given)
+            reading, reader = reply.output, reply.reasoner
         question = ground(given, reading, vocabulary)
         setting = question.setting
         refusal = " ".join((*question.refusals, *describe_lost(question)))
@@ -328,11 +334,11 @@ class Asker:
             other = [text for text in setting.mismatches if "and the cohort" in text]
             refusal = f"The diseases differ. {' '.join(other)}" if other else ""
         if refusal or not hypotheses:
-            return Answer(question, refusal)
+            return Answer(question, refusal, reader=reader)
         try:
-            return Answer(question, hypothesis=self._draft(item))
+            return Answer(question, hypothesis=self._draft(item), reader=reader)
         except InputError as error:
-            return Answer(question, str(error))
+            return Answer(question, str(error), reader=reader)
 
     def load_known(self, cohort: str) -> tuple[QuestionInput, Vocabulary]:
         """Load the graph and cohort, once per cohort."""
@@ -401,6 +407,9 @@ def run(
     groups |= {
         "seen during development": [item for item in done if not item.held_out],
         "held out": [item for item in done if item.held_out],
+        "read by the rules in place of the model": [
+            item for item in done if item.reader == "rules" and reasoner != "rules"
+        ],
         "all": done,
     }
     rows = []

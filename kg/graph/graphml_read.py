@@ -91,6 +91,10 @@ def _parse(path: Path) -> tuple[FusedGraph, dict[str, Any]]:
     return reader.finish()
 
 
+_DOMAINS = ("node", "edge", "graph")
+"""Kinds of elements; Cytoscape declares the keys of edges for nodes."""
+
+
 class _RootSeenError(Exception):
     """Signal that the root element has been reached and the prolog is over."""
 
@@ -173,7 +177,8 @@ class _Reader:
         for child in element:
             if isinstance(child.tag, str) and _local(child.tag) == "data":
                 key = child.get("key", "")
-                name = self.keys.get((domain, key)) or self.keys.get(("all", key)) or key
+                named = (self.keys.get((kind, key)) for kind in (domain, "all", *_DOMAINS))
+                name = next(filter(None, named), key)
                 if len(child):
                     texts = [
                         part.text.strip()

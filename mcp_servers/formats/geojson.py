@@ -340,5 +340,7 @@ def _polygon(parts: Any, label: str) -> Polygon:
     opened = [r[:-1] if len(r) > 1 and np.allclose(r[0], r[-1]) else r for r in rings]
     if any(len(ring) < 3 for ring in opened[:1]):
         raise SkippedError("with a ring of fewer than 3 points")
+    if any(not np.ptp(ring, axis=0).all() for ring in opened[:1]):
+        raise SkippedError("with a ring without an area")
     holes = tuple(ring for ring in opened[1:] if len(ring) >= 3)
     return Polygon(opened[0], holes, ForeignText(label, LONGEST_NAME))

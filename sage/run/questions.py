@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from agents.question.agent import QUESTION, read_question
-from agents.question.carried import account_line, without_subgroups
+from agents.question.carried import UNMEASURED, account_line, without_subgroups
 from agents.question.types import (
     CohortWords,
     GraphName,
@@ -200,7 +200,8 @@ def describe_lost(question: Question) -> tuple[str, ...]:
     """Describe each part that the cohort cannot represent, and the options for proceeding."""
     named = " ".join(question.refusals)
     return tuple(
-        f"The {part.role.value} {part.quoted} would be lost: {_why_lost(part)}{_did_you_mean(part)}"
+        f"The {part.role.value} {part.quoted} would be lost: {part.supply or UNMEASURED}."
+        f"{_did_you_mean(part)}"
         f" Put it in other words, leave it out with --drop {part.quoted}, or continue without it "
         "with --yes."
         for part in question.unknown
@@ -212,10 +213,6 @@ def name_lost(question: Question) -> str:
     """Name the parts omitted from an agreed question; empty if none."""
     lost = [part for part in question.unknown if not part.negated]
     return join_names([f"without the {part.role.value} {part.quoted}" for part in lost])
-
-
-def _why_lost(part: Part) -> str:
-    return f"{part.supply[0].how if part.supply else 'the cohort does not measure it'}."
 
 
 def _did_you_mean(part: Part) -> str:
@@ -284,7 +281,7 @@ def describe_part(part: Part) -> str:
     if part.testable:
         return f"{words} = {_carrier(part)}"
     what = f"{part.name}, unknown to the cohort" if part.name else "unknown"
-    return f"{words}: {what}; {_why_lost(part)}"
+    return f"{words}: {what}; {part.supply or UNMEASURED}."
 
 
 def _carrier(part: Part) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.question.carried import account, account_line, unanswered
-from agents.question.types import Part, PartRole, Question, Supply
+from agents.question.types import Part, PartRole, Question
 from validation.core.hypothesis import (
     Comparison,
     Direction,
@@ -27,7 +27,7 @@ CISPLATIN = Part(
     words="cisplatin",
     role=PartRole.TREATMENT,
     name="cisplatin",
-    supply=(Supply(kind="cohort variable", how="the cohort records no treatment"),),
+    supply="the cohort records no treatment",
 )
 AGE = Part(words="age", role=PartRole.COVARIATE, name="age", variables=("clinical:age",))
 NOT_TP53 = Part(
@@ -76,8 +76,8 @@ def test_each_kind_of_part_is_kept_by_its_own_field(
 
 
 def test_one_exposure_does_not_carry_two_parts() -> None:
-    rows = account(Question(prompt="?", parts=(GENES, FGFR3)), claim("expression:FGFR3"))
-    assert [row.kept for row in rows] == [False, True]
+    rows = account(Question(prompt="?", parts=(GENES, FGFR3, NODES)), claim("expression:FGFR3"))
+    assert [row.kept for row in rows] == [False, True, False]
 
 
 def test_what_the_cohort_could_carry_must_be_carried_and_the_rest_is_said() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from kg.sources.pdf import ReadOptions, read_pdf
 from sage.cli.kg import app as kg
 from sage_exchange.cli import app as exchange
 from tests.awkward import shared
@@ -83,6 +84,25 @@ DRAWINGS: dict[str, tuple[Any, dict[str, int], int]] = {
     ),
     "github.com/prism-oncology/sopa/issues/112 (GeoPandas: CRS, class as text)": (
         collection(drawn(area(), classification="Stroma"), crs=CRS84), {"stroma": 1}, 0,
+    ),
+    "github.com/qupath/qupath/issues/549 (name beside the class)": (
+        [drawn(area(), "PathAnnotationObject", name="core 1",
+               classification={"name": "Stroma", "colorRGB": -1})], {"stroma": 1}, 0,
+    ),
+    "github.com/qupath/qupath/pull/846 (NaN among the measurements)": (
+        collection(drawn(area(), **CELL, measurements=[
+            {"name": "Area", "value": float("nan")}, {"name": "B"}])), {"neoplastic": 1}, 0,
+    ),
+    "github.com/choosehappy/HistoQC/pull/180 (several polygons as an area)": (
+        [drawn({"type": "MultiPolygon", "coordinates": [[area()], [area(300)]]},
+               classification=TUMOR)], {"tumor": 1}, 0,
+    ),
+    "github.com/DIAGNijmegen/pathology-whole-slide-data/issues/41 (a feature without a list)": (
+        drawn(area(), objectType="annotation", classification=TUMOR), {"tumor": 1}, 0,
+    ),
+    "github.com/boyden/NuHTC/issues/10 (contour of two points, of one repeated point)": (
+        collection(drawn([[5, 5], [6, 6], [5, 5]], **CELL), drawn([[5, 5]] * 4, **CELL),
+                   drawn(area(), **CELL)), {"neoplastic": 1}, 2,
     ),
     "HALO (class as name, layer color)": (
         collection(drawn(area(), name="Tumor", color="#ff0000"),
@@ -226,6 +246,28 @@ GRAPHS: dict[str, tuple[str, list[str], list[str], dict[str, int], str]] = {
                 "</y:Label></x:List></data></node>" '<node id="b"/>' + EDGE),
         ["Gene1", "b"], ["related_to"], {}, "",
     ),
+    "github.com/networkx/networkx/issues/2197 (Cytoscape without a namespace)": (
+        '<graphml><key attr.name="name" for="node" id="n"/><graph edgedefault="directed">'
+        f'<node id="a"><data key="n">TP53</data></node><node id="b"/>{EDGE}</graph></graphml>',
+        ["TP53", "b"], ["related_to"], {}, "",
+    ),
+    "github.com/networkx/networkx/issues/784 (Maltego: a key without a type)": (
+        graphml('<key attr.name="MaltegoEntity" for="node" id="d4"/>', NODES + EDGE),
+        ["a", "b"], ["related_to"], {}, "",
+    ),
+    "github.com/networkx/networkx/issues/3883 (GraphML in a file .gml)": (
+        graphml("", NODES + EDGE), ["a", "b"], ["related_to"], {}, "",
+    ),
+    "github.com/igraph/igraph/issues/910 (Cytoscape: keys of edges declared for nodes)": (
+        graphml('<key attr.name="interaction" for="node" id="i"/>', NODES + '<edge source="a" '
+                'target="b"><data key="i">inhibits</data></edge>'),
+        ["a", "b"], ["inhibits"], {}, "",
+    ),
+    "github.com/iVis-at-Bilkent/cytoscape.js-graphml/pull/11 (as networkx writes)": (
+        graphml('<key id="d0" for="edge" attr.name="relation" attr.type="string"/>', NODES +
+                '<edge source="a" target="b"><data key="d0">promotes</data></edge>'),
+        ["a", "b"], ["promotes"], {}, "",
+    ),
     "Gephi (label, Edge Label, weight, no direction)": (
         graphml(GEPHI, '<node id="0.0"><data key="label">FGFR3</data><data key="r">9</data></node>'
                 '<node id="1.0"><data key="label">luminal</data></node><edge source="0.0" '
@@ -279,7 +321,7 @@ def test_a_graph_keeps_its_labels(
     monkeypatch.setenv("SAGE_HOME", str(tmp_path / "home"))
     if source in GRAPHS:
         text, *right = GRAPHS[source]
-        path = tmp_path / "g.graphml"
+        path = tmp_path / ("g.gml" if ".gml" in source else "g.graphml")
         path.write_text(text, encoding="utf-8")
     else:
         path, right = shared(source), list(SHARED_GRAPHS[source])
@@ -293,11 +335,41 @@ def test_a_graph_keeps_its_labels(
     assert word in said
 
 
+CYTOSCAPE_GML = (
+    'Creator "Cytoscape"\nVersion 1.0\ngraph [ node [ id -1 label "TP53" ] node [ id -2 label '
+    '"MDM2" ] edge [ target -2 source -1 label "inhibits" ] ]'
+)
+NOT_GRAPHS = {  # input: (file, text, words of the error)
+    "github.com/gephi/gephi/issues/3041 (an edge whose target is empty)": (
+        "g.graphml", graphml("", f'{NODES}{EDGE}<edge source="a" target=""/>'),
+        'edge 2 refers to node ""',
+    ),
+    "github.com/networkx/networkx/issues/321, /issues/1780 (GML by Cytoscape)": (
+        "g.gml", CYTOSCAPE_GML, "not well-formed XML",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("source", NOT_GRAPHS)
+def test_what_is_no_graph_is_refused_by_its_fault(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SAGE_HOME", str(tmp_path / "home"))
+    name, text, words = NOT_GRAPHS[source]
+    path = tmp_path / name
+    path.write_text(text)
+    ended = RUN.invoke(kg, ["export", "-g", str(path), "--out", str(tmp_path / "g.json")])
+    assert ended.exit_code and words in str(ended.exception)
+
+
 SENTENCE = "The infiltration of fibroblasts into the bladder was associated with survival of men."
 
 
-def pdf(text: str, map_to: dict[str, str]) -> bytes:
-    """A page in Helvetica whose font maps each letter to itself or to a code of `map_to`."""
+def pdf(text: str, map_to: dict[str, str], placed: str = "") -> bytes:
+    """A page in Helvetica whose font maps each letter to itself or to a code of `map_to`.
+
+    `placed` are operators that draw the text otherwise than in a single string.
+    """
     lines = [f"<{ord(c):02x}> <{map_to.get(c, f'{ord(c):04x}')}>" for c in sorted(set(text))]
     listed = "\n".join(lines)
     cmap = (
@@ -305,7 +377,7 @@ def pdf(text: str, map_to: dict[str, str]) -> bytes:
         "1 begincodespacerange <00> <ff> endcodespacerange "
         f"{len(lines)} beginbfchar\n{listed}\nendbfchar endcmap end end"
     )
-    show = f"BT /F 10 Tf 50 700 Td ({text}) Tj ET"
+    show = f"BT /F 10 Tf 50 700 Td {placed or f'({text}) Tj'} ET"
     bodies = [
         "<</Type/Catalog/Pages 2 0 R>>",
         "<</Type/Pages/Kids[3 0 R]/Count 1>>",
@@ -343,6 +415,29 @@ PDFS: dict[str, tuple[str, dict[str, str], int]] = {
     "own: plain text": (SENTENCE, {}, 0),
     "own: a bullet of a symbol font": ("~ " + SENTENCE, {"~": "f0b7"}, 1),
 }  # fmt: skip
+
+
+PLACED = {
+    "github.com/py-pdf/pypdf/issues/1328, /issues/3341 (words placed without spaces)": " ".join(
+        f"({word}) Tj {len(word) * 6 + 4} 0 Td" for word in SENTENCE.split()
+    ),
+    "github.com/py-pdf/pypdf/issues/3978, /issues/1153 (gaps between words without spaces)": (
+        "[" + " -330 ".join(f"({word})" for word in SENTENCE.split()) + "] TJ"
+    ),
+    "github.com/py-pdf/pypdf/issues/2336, /issues/3358 (letters placed one by one)": (
+        "[" + " -20 ".join(f"({letter})" for letter in SENTENCE) + "] TJ"
+    ),
+    "github.com/py-pdf/pypdf/issues/1424 (letters moved together)": (
+        "[" + " 40 ".join(f"({letter})" for letter in SENTENCE) + "] TJ"
+    ),
+}
+
+
+@pytest.mark.parametrize("source", PLACED)
+def test_a_pdf_has_its_spaces_where_they_are_seen(source: str, tmp_path: Path) -> None:
+    data = pdf(SENTENCE, {}, PLACED[source])
+    (found,) = read_pdf(tmp_path / "a.pdf", data, ReadOptions()).documents
+    assert found.text == SENTENCE
 
 
 def build(path: Path, out: Path) -> tuple[dict[str, Any], str]:

@@ -187,6 +187,22 @@ def imagej(path: Path) -> Path:
     return path
 
 
+def plain_strips(path: Path) -> Path:
+    tifffile.imwrite(path, RGB, photometric="rgb", metadata=None)
+    return path
+
+
+def deflated(path: Path) -> Path:
+    tifffile.imwrite(path, RGB, photometric="rgb", tile=(256, 256), compression="zlib",
+                     resolution=(20000, 20000), resolutionunit="CENTIMETER")  # fmt: skip
+    return path
+
+
+def rows_apart(path: Path) -> Path:
+    tifffile.imwrite(path, np.moveaxis(RGB, -1, 1), photometric="minisblack")
+    return path
+
+
 def zarr_image(path: Path, version: int) -> Path:
     zarr = pytest.importorskip("zarr")
     folder = path.parent / "a.ome.zarr"
@@ -238,6 +254,10 @@ READ: dict[str, tuple[Callable[[Path], Path], float | None, str]] = {
     "own: JPEG turned by EXIF": (turned_jpeg, None, "upright"),
     "own: tiles turned by orientation": (turned_tiff, None, "upright"),
     "github.com/openslide/openslide/pull/349 (size in ImageJ's unit)": (imagej, 0.5, ""),
+    "github.com/rendeirolab/LazySlide/issues/95 (no pyramid)": (plain_strips, None, ""),
+    "github.com/rendeirolab/LazySlide/issues/179 (tiles from an array, deflate)": (
+        deflated, 0.5, "",
+    ),
     "own: OME-Zarr 0.4": (lambda path: zarr_image(path, 2), 0.5, ""),
     "own: OME-Zarr 0.5": (lambda path: zarr_image(path, 3), 0.5, ""),
 }  # fmt: skip
@@ -291,6 +311,11 @@ def gray_as_rgb(path: Path) -> Path:
     return path.with_suffix(".png")
 
 
+def mask(path: Path) -> Path:
+    tifffile.imwrite(path, (RGB[:, :, 0] < 150).astype(np.uint8) * 2, photometric="minisblack")
+    return path
+
+
 REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "github.com/TissueImageAnalytics/tiatoolbox/pull/471 (multiplex)": (
         fluorescence, "5 channels (DAPI, CD3, CD8",
@@ -301,6 +326,8 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "github.com/TissueImageAnalytics/tiatoolbox/issues/509 (OME-TIFF of axes YX)": (
         gray_ome, "grayscale",
     ),
+    "github.com/openslide/openslide-python/issues/153 (a mask in strips)": (mask, "grayscale"),
+    "github.com/TissueImageAnalytics/tiatoolbox/issues/804 (axes YSX)": (rows_apart, "grayscale"),
     "own: gray stored as RGB": (gray_as_rgb, "without color"),
 }  # fmt: skip
 
@@ -349,6 +376,12 @@ def described(words: str | bytes) -> Callable[[Path], Path]:
     return build
 
 
+def no_unit(path: Path) -> Path:
+    tifffile.imwrite(path, RGB, photometric="rgb", resolution=(20000, 20000),
+                     resolutionunit="NONE", **TILED)  # fmt: skip
+    return path
+
+
 SIZES: dict[str, tuple[Callable[[Path], Path], float | None, str]] = {
     # input: (builder, µm per pixel that is taken from the file, word of the question)
     "github.com/Bayer-Group/tiffslide/issues/77 (tags alone)": (tagged(0.25), 0.25, ""),
@@ -364,6 +397,21 @@ SIZES: dict[str, tuple[Callable[[Path], Path], float | None, str]] = {
     ),
     "github.com/NKI-AI/dlup/issues/76 (magnification alone)": (
         described("Aperio Image Library|AppMag = 40"), None, "does not state",
+    ),
+    "github.com/TissueImageAnalytics/tiatoolbox/issues/628 (objective alone)": (
+        described("Aperio Image Library|AppMag = 20|Date = 07/02/23"), None, "does not state",
+    ),
+    "github.com/TissueImageAnalytics/tiatoolbox/issues/508 (a slide as PNG)": (
+        indexed_png, None, "does not state",
+    ),
+    "github.com/TissueImageAnalytics/tiatoolbox/issues/279 (20x with 0.234)": (
+        tagged(0.234, 20), None, "objective of 20x",
+    ),
+    "github.com/TissueImageAnalytics/tiatoolbox/pull/53 (tags without a unit)": (
+        no_unit, None, "does not state",
+    ),
+    "github.com/SBU-BMI/wsinfer/issues/165 (tags alone, another mpp)": (
+        tagged(0.3456), 0.3456, "",
     ),
     "own: tenfold too fine": (tagged(0.025), None, "0.025"),
     "own: thumbnail's size": (tagged(8.0), None, "8 µm"),

@@ -502,6 +502,8 @@ def gdc(follow: list[list[Any]], **columns: list[Any]) -> Files:
     return {"g/clinical.tsv": sheet(table, "\t"), "g/follow_up.tsv": lines}
 
 
+EVENT = [int(dead) for dead in DEAD]
+AGES = [40 + n % 40 for n in range(N)]
 VITAL = ["Dead" if dead else "Alive" for dead in DEAD]
 TO_DEATH = [DAYS[n] if DEAD[n] else "'--" for n in range(N)]
 VISITS = [[f"TCGA-AA-{n:04d}", DAYS[n] // part] for n in range(N) for part in (3, 1, 2)]
@@ -596,6 +598,102 @@ REPORTS: dict[str, Callable[[], tuple[Files, tuple[str, ...], Want]]] = {
         {"t.csv": sheet(people(T=[day / 30 for day in DAYS], E=[int(dead) for dead in DEAD],
                                group=each("miR-137", "control")))},
         ("unit=months",), Want(kinds={"group": "binary"}),
+    ),
+    "lifelines #117: a duration without a column of events": lambda: (
+        {"t.csv": sheet(people(**{"account length": DAYS, "age": AGES}))}, (),
+        Want(open=("time", "event")),
+    ),
+    "lifelines #242: columns T and E beside a column that is constant": lambda: (
+        {"t.csv": sheet(people(T=DAYS, E=EVENT, center=[1] * N))}, ("unit=days",), Want(),
+    ),
+    "lifelines #516: an infinite covariate beside LivingDays and Status": lambda: (
+        {"t.csv": sheet(people(LivingDays=DAYS, Status=EVENT, ratio=[
+            "inf" if n == 3 else n / 7 for n in range(N)]))}, (),
+        Want(missing={"ratio": 1}),
+    ),
+    "lifelines #334: a truth value as event, a term of two lengths": lambda: (
+        {"t.csv": sheet(people(observed_duration_days=DAYS, event=[dead for dead in DEAD],
+                               Term=each(36, 60), Market=each("north", "south", "east")))}, (),
+        Want(kinds={"term": "binary", "market": "categorical"}),
+    ),
+    "lifelines #815: several rows of an individual": lambda: (
+        {"t.csv": sheet({"individual": [f"P{n:02d}" for n in range(N) for _ in "ab"],
+                         "duration_days": [day for day in DAYS for _ in "ab"],
+                         "event": [dead for dead in EVENT for _ in "ab"],
+                         "marker": [n / 7 for n in range(2 * N)]})}, (), Want(open=("id",)),
+    ),
+    "scikit-survival #40: an event as 0.0 and 1.0": lambda: (
+        {"t.csv": sheet(people(event=[float(dead) for dead in DEAD], time_days=DAYS))}, (), Want(),
+    ),
+    "scikit-survival #26: status and time as R writes them": lambda: (
+        {"t.csv": sheet({"": list(range(1, N + 1))} | people(time=DAYS, status=EVENT))},
+        ("unit=days",), Want(),
+    ),
+    "cnsplots #205: an event of code 2": lambda: (
+        {"t.csv": sheet(people(os_days=DAYS, os_event=[
+            2 if n < 4 else int(DEAD[n]) for n in range(N)]))}, (), Want(open=("time", "event")),
+    ),
+    "synthcity #282: follow-up of zero days": lambda: (
+        {"t.csv": sheet(people(os_days=[0 if n == 5 else DAYS[n] for n in range(N)],
+                               os_event=EVENT))}, (), Want(months={"P05": 0.0}),
+    ),
+    "TCGAbiolinks #532: a last contact of 0 days beside a day of death": lambda: (
+        {"t.csv": sheet(people(
+            vital_status=VITAL,
+            days_to_death=[DAYS[n] if DEAD[n] else "[Not Available]" for n in range(N)],
+            days_to_last_follow_up=[0 if DEAD[n] else DAYS[n] for n in range(N)]))}, (),
+        Want(months={"P00": DAYS[0] / 30.4375, "P01": DAYS[1] / 30.4375}),
+    ),
+    "maftools #731: days_to_last_followup holds the day of death too": lambda: (
+        {"t.tsv": sheet({"Tumor_Sample_Barcode": [f"TCGA-AB-{n:04d}" for n in range(N)],
+                         "days_to_last_followup": DAYS, "Overall_Survival_Status": EVENT},
+                        "\t")}, (), Want(),
+    ),
+    "cBioPortal datahub #2359: deceased patients without OS columns": lambda: (
+        {"t.txt": sheet({"PATIENT_ID": [f"P{n:02d}" for n in range(N)],
+                         "VITAL_STATUS": VITAL, "AGE": AGES}, "\t")}, (),
+        Want(open=("time", "event")),
+    ),
+    "cBioPortal datahub #129: OS_MONTHS is empty, days to death are not": lambda: (
+        {"t.txt": sheet({"PATIENT_ID": [f"P{n:02d}" for n in range(N)],
+                         "OS_MONTHS": [""] * N, "OS_STATUS": [
+                             "DECEASED" if dead else "LIVING" for dead in DEAD],
+                         "DAYS_TO_DEATH": [DAYS[n] if DEAD[n] else "" for n in range(N)],
+                         "DAYS_LAST_FOLLOWUP": DAYS}, "\t")}, (),
+        Want(months={"P01": DAYS[1] / 30.4375}),
+    ),
+    "cBioPortal datahub #765: “Overall survival censor” and “Overall survival Days”": lambda: (
+        {"t.txt": sheet({"PATIENT_ID": [f"P{n:02d}" for n in range(N)],
+                         "Overall survival censor": EVENT,
+                         "Overall survival Days": DAYS}, "\t")}, (), Want(open=("OS.event",)),
+    ),
+    "cBioPortal #4492: overall survival of 0 before a later progression": lambda: (
+        {"t.txt": sheet({"PATIENT_ID": [f"P{n:02d}" for n in range(N)],
+                         "OS_MONTHS": [0 if n == 1 else DAYS[n] / 30.4375 for n in range(N)],
+                         "OS_STATUS": ["1:DECEASED" if dead else "0:LIVING" for dead in DEAD],
+                         "DFS_MONTHS": [3.5 if n == 1 else DAYS[n] / 60 for n in range(N)],
+                         "DFS_STATUS": ["1:Recurred" if dead else "0:DiseaseFree"
+                                        for dead in DEAD]}, "\t")}, (), Want(months={"P01": 0.0}),
+    ),
+    "SurvPath #12: case IDs of two forms in two tables": lambda: (
+        {"a.csv": sheet({"case_id": [f"TCGA-AA-{n:04d}" for n in range(N)], "os_days": DAYS,
+                         "os_event": EVENT}),
+         "b.csv": sheet({"case_id": [f"TCGA-AA-{n:04d}-01Z-00-DX1" for n in range(N)],
+                         "oncotree": each("COAD", "READ")})}, (),
+        Want(kinds={"oncotree": "binary"}),
+    ),
+    "CLAM #115: slides of a patient with one label": lambda: (
+        {"t.csv": sheet({"": range(2 * N), "case_id": [f"P{n:02d}" for n in range(N) for _ in "ab"],
+                         "slide_id": [f"P{n:02d}-{it}" for n in range(N) for it in "ab"],
+                         "label": [f"subtype_{n % 3 + 1}" for n in range(N) for _ in "ab"],
+                         "survival_months": [day / 30 for day in DAYS for _ in "ab"],
+                         "event": [dead for dead in EVENT for _ in "ab"]})}, (),
+        Want(kinds={"label": "categorical"}),
+    ),
+    "CLAM #269: splits without patients' data": lambda: (
+        {"splits_0.csv": sheet({"": range(N), "train": [f"slide_{n}" for n in range(N)],
+                                "val": [f"slide_{n}" if n < 9 else "" for n in range(N)]})}, (),
+        Want(open=("id", "time", "event")),
     ),
 }  # fmt: skip
 
