@@ -131,10 +131,10 @@ def find_lost_sides(parts: Sequence[Part]) -> list[Part]:
 
 
 def lacks_outcome(intent: Intent, parts: Sequence[Part]) -> bool:
-    """Check whether a question relates its parts to each other but to no outcome."""
+    """Check whether parts are related to each other but to no outcome, and none is left open."""
     roles = [it.role for it in parts if not (it.negated or it.left_out or it.setting)]
     named = PartRole.ENDPOINT in [part.role for part in parts]
-    return len(roles) > 1 and not named and intent is not Intent.PREDICT_RESPONSE
+    return len(roles) > 1 and not named and intent in (Intent.RELATE, Intent.MODIFY, Intent.EXPLAIN)
 
 
 class Question(View):

@@ -327,7 +327,9 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
         gray_ome, "grayscale",
     ),
     "github.com/openslide/openslide-python/issues/153 (a mask in strips)": (mask, "grayscale"),
-    "github.com/TissueImageAnalytics/tiatoolbox/issues/804 (axes YSX)": (rows_apart, "grayscale"),
+    "github.com/TissueImageAnalytics/tiatoolbox/issues/804 (axes YSX)": (
+        rows_apart, "192 channels",
+    ),
     "own: gray stored as RGB": (gray_as_rgb, "without color"),
 }  # fmt: skip
 

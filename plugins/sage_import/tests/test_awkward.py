@@ -612,7 +612,7 @@ REPORTS: dict[str, Callable[[], tuple[Files, tuple[str, ...], Want]]] = {
         Want(missing={"ratio": 1}),
     ),
     "lifelines #334: a truth value as event, a term of two lengths": lambda: (
-        {"t.csv": sheet(people(observed_duration_days=DAYS, event=[dead for dead in DEAD],
+        {"t.csv": sheet(people(observed_duration_days=DAYS, event=list(DEAD),
                                Term=each(36, 60), Market=each("north", "south", "east")))}, (),
         Want(kinds={"term": "binary", "market": "categorical"}),
     ),
