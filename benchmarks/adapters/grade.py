@@ -79,10 +79,7 @@ def grade(lines: Iterable[TraceLine]) -> dict[str, float]:
     Text from the rules used after a model failed is left out, so that only the failure
     counts.
     """
-    lines = list(lines)
-    asked_of = {line.episode: line.reasoner for line in lines if line.kind == "ask"}
-    if set(asked_of.values()) - {"rules"}:
-        lines = [line for line in lines if asked_of.get(line.episode) != "rules"]
+    lines = _drop_stand_ins(lines)
     ended = [line for line in lines if line.kind == "end" and isinstance(line.output, dict)]
     of: dict[str, list[dict[str, Any]]] = {}
     for line in ended:
@@ -136,9 +133,18 @@ def _share(found: Iterable[object]) -> float:
     return round(sum(listed) / max(len(listed), 1), 3)
 
 
+def _drop_stand_ins(lines: Iterable[TraceLine]) -> list[TraceLine]:
+    """Leave out the episodes of rules, unless the whole run is by rules."""
+    found = list(lines)
+    asked_of = {line.episode: line.reasoner for line in found if line.kind == "ask"}
+    if set(asked_of.values()) - {"rules"}:
+        found = [line for line in found if asked_of.get(line.episode) != "rules"]
+    return found
+
+
 def list_texts(lines: Iterable[TraceLine]) -> Iterator[str]:
-    """Yield the agents' own text."""
-    for line in lines:
+    """Yield the agents' own text, without that of rules used after a model failed."""
+    for line in _drop_stand_ins(lines):
         if line.kind == "end" and isinstance(line.output, dict) and line.agent in READ:
             first, *rest = READ[line.agent]
             items = line.output[first] if rest else [line.output]

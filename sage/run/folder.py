@@ -89,9 +89,12 @@ class Manifest(Strict):
         """Campaign whose online error control applies; a confirmation run has its own."""
         return self.spec.campaign or (self.id if self.spec.confirms else "")
 
-    def digest(self) -> str:
-        """Hash the fields that do not change while a run continues, or after it finished."""
-        changing = {"place", "sealed"} if self.status == "finished" else CHANGING
+    def digest(self, *, whole: bool) -> str:
+        """Hash the fields that do not change while a run continues.
+
+        If the run finished and was recorded whole, hash all fields but those of a moved folder.
+        """
+        changing = {"place", "sealed"} if whole and self.status == "finished" else CHANGING
         fixed = self.model_dump(mode="json", exclude=changing)
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
@@ -110,7 +113,7 @@ class RunFolder:
         self.trace_path = root / "trace.jsonl"
         self.spending_path = root / "spending.jsonl"
         self.pause_path = root / "pause"  # exists while somebody wants the run to wait
-        self.record = Record(root, lambda: self._read_manifest().digest())
+        self.record = Record(root, lambda whole: self._read_manifest().digest(whole=whole))
         self._lock = threading.Lock()
         self._held: IO[str] | None = None
 
@@ -133,7 +136,7 @@ class RunFolder:
             If the folder has no manifest, or it cannot be read or is not as SAGE wrote it.
         """
         manifest = self._read_manifest()
-        self.record.check_manifest(manifest.digest())
+        self.record.check_manifest(lambda whole: manifest.digest(whole=whole))
         return manifest
 
     def _read_manifest(self) -> Manifest:
@@ -152,7 +155,7 @@ class RunFolder:
     def save(self, manifest: Manifest) -> None:
         """Record the manifest's hash, unless it is recorded already, and write the manifest."""
         self.root.mkdir(parents=True, exist_ok=True)
-        self.record.seal_manifest(manifest.digest())
+        self.record.seal_manifest(lambda whole: manifest.digest(whole=whole))
         write_json(self.root / "manifest.json", manifest)
 
     def finish(self) -> None:
@@ -160,7 +163,7 @@ class RunFolder:
         done = {"status": "finished", "finished": clock.stamp()}
         manifest = self.manifest().model_copy(update=done)
         self.record.seal_whole()
-        self.record.seal_manifest(manifest.digest())
+        self.record.seal_manifest(lambda whole: manifest.digest(whole=whole))
         self.save(manifest.model_copy(update={"sealed": self.record.head()}))
 
     def update(self, **changes: Any) -> Manifest:

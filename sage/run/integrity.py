@@ -40,6 +40,8 @@ PAGES = ("results.json", "report.html", "report.md", "ro-crate-metadata.json")
 """Files that the last step writes for people and other programs."""
 
 Snapshot = dict[str, tuple[int, int, int]]
+Digest = Callable[[bool], str]
+"""Hash of a manifest, given whether its run is recorded whole."""
 
 
 @dataclass
@@ -48,6 +50,7 @@ class _Chain:
 
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     manifests: set[str] = field(default_factory=set)
+    whole: bool = False
     open: set[str] = field(default_factory=set)
     heads: list[str] = field(default_factory=lambda: [""])
 
@@ -57,10 +60,10 @@ class Record:
 
     Parameters
     ----------
-    manifest_digest : computes the hash of the manifest's recorded fields
+    manifest_digest : computes the hash of the manifest, given whether the run is recorded whole
     """
 
-    def __init__(self, root: Path, manifest_digest: Callable[[], str]) -> None:
+    def __init__(self, root: Path, manifest_digest: Digest) -> None:
         self.root = root
         self.path = root / NAME
         self._manifest = manifest_digest
@@ -111,11 +114,11 @@ class Record:
         programs = _last_programs(now)
         self.seal({name: state for name, state in now.items() if name not in programs})
 
-    def seal_manifest(self, digest: str = "") -> None:
+    def seal_manifest(self, digest: Digest | None = None) -> None:
         """Record the hash of a manifest that is about to be written, or of the present one."""
         with self._lock:
             chain = self._load()
-            line = {"path": MANIFEST, "sha256": digest or self._manifest()}
+            line = {"path": MANIFEST, "sha256": (digest or self._manifest)(chain.whole)}
             self._append(chain, [line] if line["sha256"] not in chain.manifests else [])
 
     def seal_whole(self) -> None:
@@ -123,9 +126,10 @@ class Record:
         with self._lock:
             chain = self._load()
             left = [path for path in self._all() if self._name(path) not in (*JOURNALS, MANIFEST)]
-            self._append(chain, self._changes(chain, self.snapshot(), left))
+            lines = self._changes(chain, self.snapshot(), left)
+            self._append(chain, [*lines, {"whole": True}])
 
-    def check_manifest(self, digest: str) -> None:
+    def check_manifest(self, digest: Digest) -> None:
         """Refuse a manifest that the run never had.
 
         Raises
@@ -135,7 +139,8 @@ class Record:
         """
         self._require()
         stat = self.path.stat()
-        if digest not in _manifests(self.root, stat.st_size, stat.st_ctime_ns, stat.st_ino):
+        known, whole = _manifests(self.root, stat.st_size, stat.st_ctime_ns, stat.st_ino)
+        if digest(whole) not in known:
             raise InputError(
                 f"{self.root / MANIFEST} was changed after the run wrote it (hash does not match"
                 f" {NAME}). Restore it from a backup"
@@ -183,7 +188,7 @@ class Record:
             if not path.is_file():
                 raise InputError(f"{path} not found, although the run wrote it. {remedy}")
             changed = (
-                self._manifest() not in chain.manifests
+                self._manifest(chain.whole) not in chain.manifests
                 if name == MANIFEST
                 else _hash(path, entry.get("bytes")) != entry["sha256"]
             )
@@ -282,6 +287,8 @@ class Record:
                 chain.files[line["path"]] = line
                 if line["path"] == MANIFEST:
                     chain.manifests.add(line["sha256"])
+            elif "whole" in line:
+                chain.whole = True
             elif "begin" in line:
                 chain.open.add(line["begin"])
             elif "end" in line:
@@ -316,9 +323,10 @@ def _link(head: str, line: dict[str, Any]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _manifests(root: Path, *_version: int) -> frozenset[str]:
-    """Return the hashes of all manifests in a version of a run's record."""
-    return frozenset(Record(root, str)._load().manifests)
+def _manifests(root: Path, *_version: int) -> tuple[frozenset[str], bool]:
+    """Return the hashes of manifests in a run's record, and whether it was recorded whole."""
+    chain = Record(root, str)._load()
+    return frozenset(chain.manifests), chain.whole
 
 
 def _is_whole(path: Path) -> bool:

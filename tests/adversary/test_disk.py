@@ -124,6 +124,21 @@ def test_every_file_of_a_finished_run_is_recorded(run: Path) -> None:
     folder.verify()
 
 
+def test_a_run_that_an_earlier_version_finished_is_still_read(run: Path) -> None:
+    """Its record covers neither the log nor the manifest's state."""
+    folder = RunFolder(run)
+    manifest = folder.manifest()
+    folder.record.path.unlink()
+    folder.record.seal()
+    folder.record.seal_manifest(lambda whole: manifest.digest(whole=False))
+    stored = json.loads((run / "manifest.json").read_text()) | {"sealed": folder.record.head()}
+    (run / "manifest.json").write_text(json.dumps(stored))
+    assert collect_page(RunFolder(run)).hypotheses
+    _change_prompt(run)
+    with pytest.raises(InputError, match=r"manifest\.json"):
+        collect_page(RunFolder(run))
+
+
 def test_checkpoints_that_were_opened_or_copied_are_the_same(run: Path, tmp_path: Path) -> None:
     place = run / "checkpoints.sqlite"
     with closing(sqlite3.connect(place)) as found, closing(sqlite3.connect(tmp_path / "c")) as to:

@@ -60,6 +60,8 @@ def test_what_rules_said_for_a_model_earns_nothing() -> None:
 
 def test_readers_see_no_run_and_their_scores_come_back(tmp_path: Path) -> None:
     assert list(list_texts(make_trace(GOOD))) == ["R", "I", "S"]
+    failed = make_trace(dict.fromkeys(GOOD)) + make_trace(GOOD, "rules")
+    assert list(list_texts(failed)) == []  # readers would grade rules in the model's name
     folder, sheet = hostile_run(), tmp_path / "sheet.csv"
     report = run([folder], sheet=sheet)
     assert 5 < sum(report.data[0]["items"].values()) <= 15
