@@ -62,7 +62,7 @@ def run_tool(folder: Path, name: str, /, **arguments: Any) -> dict[str, Any]:
 
 def score_slides(folder: Path, seeds: list[int], mpp: float) -> list[Row]:
     """Score nuclei and aggregates on painted slides of 3072 x 3072 px."""
-    nuclei, immune, aggregates = ([0, 0, 0] for _ in range(3))
+    nuclei, aggregates = ([0, 0, 0] for _ in range(2))
     for seed in seeds:
         path = folder / f"painted-{seed}.tif"
         truth = render_slide(path, seed=seed, size_px=3072, mpp=mpp, aggregates=4)
@@ -70,13 +70,10 @@ def score_slides(folder: Path, seeds: list[int], mpp: float) -> list[Row]:
         table = pd.read_csv(folder / "out" / result["table"])
         found = table[["x", "y"]].to_numpy()
         groups = (truth.tumor_nuclei, truth.stroma_nuclei, truth.lymphocytes)
-        for total, ours, planted in (
-            (nuclei, found, np.concatenate(groups)),
-            (immune, found[table["lymphocyte_like"].to_numpy()], truth.lymphocytes),
-        ):
-            total[0] += match_points(ours, planted, 4.0 / mpp)
-            total[1] += len(ours)
-            total[2] += len(planted)
+        planted = np.concatenate(groups).astype(np.float64)
+        nuclei[0] += match_points(found, planted, 4.0 / mpp)
+        nuclei[1] += len(found)
+        nuclei[2] += len(planted)
         result = run_tool(folder, "tls", slide=path.name)
         got = np.array([[a["x"], a["y"]] for a in result["aggregates"]]).reshape(-1, 2)
         large = [a for a in truth.aggregates if np.pi * (a.radius * mpp) ** 2 >= LEAST_AREA_UM2]
@@ -87,7 +84,6 @@ def score_slides(folder: Path, seeds: list[int], mpp: float) -> list[Row]:
     measured = f"{len(seeds)} painted slides, {mpp} µm/px"
     figures = {
         "nuclei": score_pairs(*nuclei),
-        "lymphocyte-like nuclei": score_pairs(*immune),
         "aggregates": f"{aggregates[0]} of {aggregates[2]} found, {aggregates[1]} reported",
     }
     return [

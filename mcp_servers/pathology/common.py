@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -80,6 +81,18 @@ def open_slide(given: SlideInput, context: ToolContext, needs: Needs = "color") 
     if needs != "nothing":
         slide.need_stain(gray=needs == "bright field")
     return slide
+
+
+def find_own(slide: Slide, place: Path, ending: str) -> Path | None:
+    """Return `place` if it is a file, else the slide's file in that folder; None without one.
+
+    It is named NAME or NAME.svs and `ending`, in the folder or in its folder NAME.
+    """
+    if place.is_file():
+        return place
+    names = [f"{name}{ending}" for name in (slide.name, slide.path.name)]
+    found = (folder / name for folder in (place, place / slide.name) for name in names)
+    return next((path for path in found if path.is_file()), None)
 
 
 def save_png(context: ToolContext, name: str, image: U8 | BoolArray) -> str:

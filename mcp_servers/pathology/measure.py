@@ -14,7 +14,16 @@ from mcp_servers.describe import check_card
 from mcp_servers.formats.geojson import read_objects
 from mcp_servers.lazy import shapely
 from mcp_servers.pathology.common import SUITE, Given, SlideResult, of_slide, open_slide
-from mcp_servers.pathology.nuclei import NUCLEI_VALIDITY, NucleiInput, segment_nuclei
+from mcp_servers.pathology.nuclei import (
+    NO_TYPES,
+    NUCLEI_VALIDITY,
+    NUCLEUS,
+    CellsSource,
+    NucleiInput,
+    find_cells,
+    means_lymphocyte,
+    segment_nuclei,
+)
 from mcp_servers.pathology.tissue import TissueInput, tissue_mask
 from mcp_servers.pathology.tls import DOUBTFUL_CENTER, GERMINAL_CENTER, TlsInput, tls
 from mcp_servers.pathology.tumor import (
@@ -38,10 +47,12 @@ if TYPE_CHECKING:
 
 MAKERS = (tissue_mask, segment_nuclei, tls, tumor)
 REGIONS = ("tumor", "rest")
+TYPES = ("lymphoid", "neoplastic", "stromal")
+"""Types of cells that have a reason instead of a value if the cells have no types."""
 
 
-class MapsInput(TumorSource):
-    """A slide, and the source of its tumor outlines."""
+class MapsInput(TumorSource, CellsSource):
+    """A slide, and the sources of its tumor outlines and of its typed cells."""
 
 
 class MapsResult(SlideResult):
@@ -100,14 +111,16 @@ def slide_maps(given: MapsInput, context: ToolContext) -> MapsResult:
     inner = dataclasses.replace(context, roots=Roots(context.roots.inputs, scratch), written=[])
     try:
         scratch.mkdir()
-        found = _run_makers(given, inner, context)
+        cells = find_cells(slide, given, context)
+        found = _run_makers(given, cells, inner, context)
         drawn, outlines = find_outlines(slide, given, context), None
         if drawn is not None:
             outlines = tumor_outlines(drawn)[0]
         elif "tumor" in found:
             objects = read_objects(scratch / found["tumor"].geojson).objects
             outlines = [polygon for thing in objects for polygon in thing.polygons]
-        maps = _gather(slide, outlines, found, scratch)
+        table = cells or scratch / found["nuclei"].table
+        maps = _gather(slide, outlines, _cells(table, slide.need_mpp()), found, scratch)
         folder = context.roots.write_path("maps/maps.json").parent
         write_maps(maps, folder)
     finally:
@@ -129,15 +142,19 @@ def slide_maps(given: MapsInput, context: ToolContext) -> MapsResult:
     )
 
 
-def _run_makers(given: MapsInput, inner: ToolContext, context: ToolContext) -> dict[str, Any]:
-    """Run the tools and return their results; tumor is sought only with a model."""
+def _run_makers(
+    given: MapsInput, cells: Path | None, inner: ToolContext, context: ToolContext
+) -> dict[str, Any]:
+    """Run the tools and return their results: nuclei without `cells`, tumor with a model."""
     own: dict[str, Any] = {"slide": given.slide, "mpp": given.mpp}
     model = {name: getattr(given, name) for name in TumorModel.model_fields}
     steps: list[tuple[str, Any, BaseModel]] = [
         ("tissue", tissue_mask, TissueInput(**own)),
-        ("nuclei", segment_nuclei, NucleiInput(**own, device=given.device, outlines=False)),
         ("tls", tls, TlsInput(**model, tumor_regions=given.tumor_regions)),
     ]
+    if cells is None:
+        own |= {"device": given.device, "outlines": False}
+        steps.append(("nuclei", segment_nuclei, NucleiInput(**own)))
     if given.model is not None:
         steps.append(("tumor", tumor, TumorInput(**model)))
     found: dict[str, Any] = {}
@@ -156,7 +173,11 @@ def _part(context: ToolContext, low: float, high: float) -> Any:
 
 
 def _gather(
-    slide: Slide, tumor_polygons: list[Polygon] | None, found: dict[str, Any], folder: Path
+    slide: Slide,
+    tumor_polygons: list[Polygon] | None,
+    cells: CellMap,
+    found: dict[str, Any],
+    folder: Path,
 ) -> SlideMaps:
     from mcp_servers.measures.maps import ObjectMap, SlideMaps, multipolygon, shape_map
 
@@ -175,7 +196,6 @@ def _gather(
     spec = getattr(segment_nuclei, ATTRIBUTE)
     outside = check_card(spec, {"warnings": [], "mpp": mpp}).get("warnings", [])
     outside += [slide.mpp_conflict] if slide.mpp_conflict else []
-    outside += explain_untyped(getattr(found["nuclei"], "types", {}))
     regions = None if tumor_polygons is None else _regions(_valid(tumor_polygons, mpp), window)
     versions = {
         what: f"{getattr(maker, ATTRIBUTE).name} {getattr(maker, ATTRIBUTE).version}"
@@ -185,29 +205,15 @@ def _gather(
         slide=slide.name,
         patient=parse_patient(slide.path),
         window=window,
-        cells=_cells(folder / found["nuclei"].table, mpp),
+        cells=cells,
         objects=shape_map(ObjectMap, [s for s, _ in objects], [k for _, k in objects], kinds),
         regions=regions,
         mpp=mpp,
         provenance=versions,
         outside_card=tuple(outside),
-        withheld=dict.fromkeys(REGIONS, NEEDS_TUMOR) if regions is None else {},
+        withheld=dict.fromkeys(REGIONS if regions is None else (), NEEDS_TUMOR)
+        | dict.fromkeys(() if cells.types else TYPES, NO_TYPES),
     )
-
-
-MOST_UNTYPED = 0.2
-"""Share of untyped nuclei above which a slide is outside the card's range."""
-
-
-def explain_untyped(types: dict[str, int]) -> list[str]:
-    """Explain that a slide is outside the card if many nuclei have no type; None if few."""
-    count, untyped = sum(types.values()), types.get("outside", 0)
-    if untyped <= MOST_UNTYPED * count:
-        return []
-    return [
-        f"{untyped} of {count} nuclei have no type: color, size or resolution is outside "
-        "the training range"
-    ]
 
 
 UNITS = {"um2": "µm²", "um": "µm", "density": "OD", "od": "OD"}
@@ -218,7 +224,7 @@ Other columns are pure numbers.
 
 
 def _cells(table: Path, mpp: float) -> CellMap:
-    """Read nuclei with their types from the `type` column, else as lymphoid and other."""
+    """Read nuclei with their types from the `type` column, if there is one."""
     import pandas as pd
 
     from mcp_servers.measures.maps import CellMap, Column
@@ -230,13 +236,17 @@ def _cells(table: Path, mpp: float) -> CellMap:
         names = np.char.lower(rows["type"].to_numpy(dtype=str))
         shares = [title for title in titles if title.startswith("p_")]
         types = tuple(title.removeprefix("p_") for title in shares) or tuple(sorted(set(names)))
-        probabilities = rows[shares].to_numpy(dtype=np.float64) if shares else None
+        # one name for lymphocytes, whatever the network calls them
+        renamed = np.array(["lymphoid" if means_lymphocyte(kind) else kind for kind in types])
+        names = np.array(["lymphoid" if means_lymphocyte(kind) else kind for kind in names])
+        types = tuple(dict.fromkeys(renamed.tolist()))
+        if shares:
+            given = rows[shares].to_numpy(dtype=np.float64)
+            probabilities = np.stack([given[:, renamed == kind].sum(axis=1) for kind in types], 1)
     else:
-        types = ("lymphoid", "other")
-        small_and_dark = np.char.lower(rows["lymphocyte_like"].to_numpy(dtype=str))
-        names = np.where(np.isin(small_and_dark, ("true", "1")), "lymphoid", "other")
+        types, names = (), np.full(len(rows), NUCLEUS)
     places = {kind: code for code, kind in enumerate(types)}
-    left_out = {"x", "y", "type", "lymphocyte_like"}
+    left_out = {"x", "y", "type"}
     columns = {
         title: Column(rows[title].to_numpy(dtype=np.float64), _unit(title))
         for title in titles
@@ -283,7 +293,10 @@ def _regions(tumor_shapes: list[Any], window: Any) -> RegionMap:
 def _counts(held: CellMap | ObjectMap | RegionMap | None, names: str) -> dict[str, int]:
     if held is None:
         return {}
-    return {name: int((held.codes == code).sum()) for code, name in enumerate(getattr(held, names))}
+    known = enumerate(getattr(held, names))
+    found = {name: int((held.codes == code).sum()) for code, name in known}
+    bare = int((held.codes < 0).sum())
+    return found | ({"unclassified": bare} if bare else {})
 
 
 class MeasureInput(Given):

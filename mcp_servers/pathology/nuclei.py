@@ -23,19 +23,11 @@ from mcp_servers.pathology.common import (
     SlideInput,
     SlideResult,
     choose_device,
+    find_own,
     of_slide,
     open_slide,
     region_warnings,
     save_geojson,
-)
-from mcp_servers.pathology.compute.cell_types import (
-    OUTSIDE,
-    TYPED_MPP,
-    TYPES,
-    CellTypes,
-    Segmentation,
-    classify,
-    dye_strength,
 )
 from mcp_servers.pathology.compute.nuclei import (
     COLUMNS,
@@ -43,7 +35,6 @@ from mcp_servers.pathology.compute.nuclei import (
     WORKING_MPP,
     Nuclei,
     agreement,
-    darkness,
     nuclear_strength,
     segment,
 )
@@ -69,6 +60,14 @@ TILE, HALO_UM = 768, 20.0
 SEAM_UM = 3.0
 """Distance below which centers in adjacent blocks are one nucleus, cut or moved by the seam."""
 MAX_OUTLINES = 60_000
+NUCLEUS = "nucleus"
+"""Label of a nucleus without a type."""
+LYMPHOCYTES = frozenset(("lymphoid", "lymphocyte", "lymphocytes", "til", "tils", "inflammatory"))
+"""Names of types that mean lymphocytes."""
+NO_TYPES = (
+    "types and lymphocytes have no value: SAGE's own typing did not rank lymphoid tissue above "
+    "carcinoma on labeled images; pass weights of a network with types (HoVer-Net, CellViT)"
+)
 COARSEST_MPP = 1.05
 CHECKED, LEAST_AGREEMENT = 6, 0.5
 """Patches on which both methods are compared on a pale slide, and their minimum F1 score."""
@@ -130,6 +129,17 @@ class NucleiInput(SlideInput):
     )
 
 
+class CellsSource(SlideInput):
+    """A slide, and the table of its cells by a network with types."""
+
+    cells: InputPath | None = Field(
+        default=None,
+        description="Table of the tool nuclei, run with weights of a network with types (CSV with "
+        "x and y in level-0 pixels, and type), or a folder with NAME.nuclei.csv per slide; "
+        "without it, lymphocytes have no value",
+    )
+
+
 class NucleiResult(SlideResult):
     """Counts and median shape; the table has a row per nucleus."""
 
@@ -138,11 +148,11 @@ class NucleiResult(SlideResult):
     strength: float | None = Field(description="Optical density of the nuclear stain on the slide")
     nuclei: int
     types: dict[str, int] = Field(
-        description="Nuclei by most probable type; outside: color, size or resolution is outside "
-        "the training range of the types. For a network with its own types, these"
+        description="Nuclei by most probable type, for a network with types of its own; empty for "
+        "others, which have none"
     )
-    lymphocyte_like: int = Field(
-        description="Small, round, dark nuclei, except those whose type makes a lymphocyte unlikely"
+    lymphocytes: int | None = Field(
+        description="Nuclei whose type means lymphocyte; None without types"
     )
     area_mm2: float = Field(description="Area of searched tissue")
     nuclei_per_mm2: float | None
@@ -150,22 +160,20 @@ class NucleiResult(SlideResult):
     median_eccentricity: float | None
     contrast: float = Field(description="Optical density of nuclei above their surroundings")
     table: OutputName = Field(
-        description="CSV, one row per nucleus: x and y in level-0 pixels, shape, stain, type, and "
-        "the probabilities p_neoplastic, p_lymphoid, p_stromal, p_other, or those of the "
-        "network's own types"
+        description="CSV, one row per nucleus: x and y in level-0 pixels, shape and stain, and for "
+        "a network with types of its own, type and the probabilities p_NAME"
     )
     geojson: OutputName | None
     overlay: OutputName
 
 
 NUCLEI_VALIDITY = Validity(
-    stain="H&E; H-DAB in the same way (method=classical), without types",
+    stain="H&E; H-DAB in the same way (method=classical)",
     mpp=(0.15, 1.05),
     organ="any",
     training_data="network: 84 of 107 tiles of dsb2018_he (Data Science Bowl 2018, CC0), seed "
-    "17, see the network's card; types: 57 regions outlined by eye, not by a pathologist, on 5 "
-    "slides of lung, breast and skin; with weights=: those of the network, see its authors",
-    tcga_overlap="none for the network; the types were trained on patches of two TCGA lung slides",
+    "17, see the network's card; with weights=: those of the network, see its authors",
+    tcga_overlap="none for the network",
     known_failures=(
         "below its goal (F1 0.76 on dark violet tiles, 0.66 on pink ones): the network was trained "
         "on few tiles. On 14 other MoNuSeg tiles, measured by others before dark slides were "
@@ -174,12 +182,10 @@ NUCLEI_VALIDITY = Validity(
         "the detected nuclei depend slightly on the position of the image: 90 to 94% of nuclei "
         "are found again after a rotation, flip or shift by some pixels of a painted tile, 95% "
         "with hematoxylin times 0.6, 98% times 1.5, 90% after JPEG of quality 50",
-        "types are weak: on 13 MoNuSeg tiles (regions of 1,126 nuclei outlined by eye) right for "
-        "61% of tumor nuclei, 85% of lymphocytes, 66% of stroma, 0.706 on average; a rule of size "
-        "and shape has 0.595, one type for all 0.333. A fifth of tumor nuclei is called stromal, "
-        "nearly all of clear-cell kidney cancer; necrosis is confused with lymphocytes: compare "
-        "shares between slides, do not read them as counts",
-        "coarser than 0.6 µm per pixel, only larger nuclei keep their shape, and none has a type",
+        "no types: the types that were tried ranked fields of lymphocytes below carcinoma (AUC "
+        "0.33 by density, 0.32 by share, goal 0.95, on 6 lymphoid and 69 other fields); pass "
+        "weights with types",
+        "coarser than 0.6 µm per pixel, only larger nuclei keep their shape",
         "keratin, ink, pigment and folds can be mistaken for nuclei; necrotic debris is counted",
     ),
     accuracy=(
@@ -203,9 +209,9 @@ CLASSES = {
 @tool(
     "nuclei",
     SUITE,
-    "2.3.0",
-    "Detect and outline nuclei, with the shape, stain and type of each, over the tissue or in "
-    "regions.",
+    "3.0.0",
+    "Detect and outline nuclei, with the shape and stain of each, and the type by networks that "
+    "have types, over the tissue or in regions.",
     resources=Resources(cpu=2, memory_mb=2048, gpu="optional", seconds_per_item=60.0),
     validity=NUCLEI_VALIDITY,
     fingerprint=lambda given: "" if given.hub is None else load_reader().fingerprint(given.hub),
@@ -233,10 +239,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
             else None
             for name in ("area_um2", "eccentricity")
         ]
-        samples = sample_tissue(slide, mask, scale, found.at_mpp)
-        dark = darkness(table.column(COLUMNS.index("density_mean"))) if len(table) else 0.0
-        way: Segmentation = "classical_around" if network is None else "network"
-        typed = Typing(way, found.at_mpp, dye_strength(samples), dark, own)
+        typed = Typing(own)
         with context.writing(f"{start}.csv") as path:
             write_parts(path, (typed.columns(rows) for rows in table.chunks()))
         geojson = None
@@ -254,20 +257,15 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         um = slide.need_mpp() * ratio
         colors = palette(own)
         counts = dict.fromkeys(colors, 0)
-        lymphocytes = 0
         for rows in table.chunks():
-            lymphocytes += int(typed.lymphocyte_like(rows).sum())
-            kinds = typed.types(rows).names
+            kinds = typed.names(rows)
             for kind, color in colors.items():
                 chosen = kinds == kind
                 counts[kind] += int(chosen.sum())
                 dots(picture, rows[chosen, :2], color, ratio, um)
         count = len(table)
-    if count and counts.get(OUTSIDE, 0) > 0.2 * count:
-        warnings.append(
-            f"types: {counts[OUTSIDE]} of {count} nuclei are outside the training range of the "
-            "types (color, size or resolution) and have none"
-        )
+    if not own:
+        warnings.append(NO_TYPES)
     return NucleiResult(
         **of_slide(slide),
         method="classical" if network is None else "learned",
@@ -276,8 +274,8 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         at_mpp=found.at_mpp,
         strength=strength,
         nuclei=count,
-        types=counts,
-        lymphocyte_like=lymphocytes,
+        types=counts if own else {},
+        lymphocytes=sum(n for kind, n in counts.items() if means_lymphocyte(kind)) if own else None,
         area_mm2=area,
         nuclei_per_mm2=count / area if area else None,
         median_area_um2=medians[0],
@@ -290,67 +288,79 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
 
 
 def palette(own: tuple[str, ...]) -> dict[str, tuple[int, int, int]]:
-    """Assign a color to each type and to untyped nuclei; colors repeat if there are many types."""
+    """Assign a color to each type, or to nuclei without types; colors repeat if there are many."""
     colors = (
         drawing.VERMILLION, drawing.YELLOW, drawing.GREEN, drawing.BLUE,
         drawing.SKY, drawing.ORANGE, drawing.GRAY,
     )  # fmt: skip
     if not own:
-        return dict(zip((*TYPES, OUTSIDE), (*colors[:4], drawing.GRAY), strict=True))
+        return {NUCLEUS: drawing.BLUE}
     return dict(zip(own, cycle(colors), strict=False))
 
 
 @dataclass(frozen=True)
 class Typing:
-    """Typing of a slide's nuclei from a regression, the stain strength and the darkness.
+    """Types of nuclei by a network that has its `own`, whose probabilities end each row.
 
-    Nuclei have no type if their pixel size is outside the card's range. The bundled
-    regressions were fitted to outlines from the bundled network and from the classical
-    method. Nuclei from another network are typed like those from the bundled network, unless
-    it has its `own` types, whose probabilities are at the end of each row.
+    SAGE has no types of its own: see `NO_TYPES`.
     """
 
-    way: Segmentation
-    at_mpp: float
-    strength: float
-    dark: float
     own: tuple[str, ...] = ()
 
-    def types(self, rows: F64) -> CellTypes:
-        """Determine the type of each nucleus."""
-        if self.own:
-            return CellTypes(rows[:, -len(self.own) :], np.ones(len(rows), dtype=bool), self.own)
-        found = classify(rows, self.way, self.strength)
-        if TYPED_MPP[0] <= self.at_mpp <= TYPED_MPP[1]:
-            return found
-        return CellTypes(found.probabilities, found.inside & False)
-
-    def lymphocyte_like(self, rows: F64) -> BoolArray:
-        """Select small, round, dark nuclei whose type does not make a lymphocyte unlikely."""
-        from mcp_servers.pathology.compute.cell_types import lymphocytes
-
-        measured = rows[:, : rows.shape[1] - len(self.own)]
-        return lymphocytes(measured, self.dark, self.way, self.strength)
+    def names(self, rows: F64) -> AnyArray:
+        """Return the most probable type of each nucleus, or `NUCLEUS` without types."""
+        if not self.own:
+            return np.full(len(rows), NUCLEUS, dtype=object)
+        kinds: AnyArray = np.array(self.own, dtype=object)
+        return np.asarray(kinds[rows[:, -len(self.own) :].argmax(axis=1)])
 
     def columns(self, rows: F64) -> dict[str, AnyArray]:
         """Return the columns of the output table."""
-        found = self.types(rows)
-        return (
-            {name: rows[:, i] for i, name in enumerate((*COLUMNS, *SURROUNDINGS))}
-            | {"type": found.names}
-            | {f"p_{name}": found.probabilities[:, i] for i, name in enumerate(found.kinds)}
-            | {"lymphocyte_like": self.lymphocyte_like(rows)}
-        )
+        measured = (*COLUMNS, *SURROUNDINGS)
+        found = {name: rows[:, i] for i, name in enumerate(measured)}
+        if not self.own:
+            return found
+        chances = {f"p_{kind}": rows[:, len(measured) + i] for i, kind in enumerate(self.own)}
+        return found | {"type": self.names(rows)} | chances
+
+
+def find_cells(slide: Slide, given: CellsSource, context: ToolContext) -> Path | None:
+    """Find the table of a slide's typed cells; None if there is none."""
+    if given.cells is None:
+        return None
+    return find_own(slide, context.input(given.cells), ".nuclei.csv")
+
+
+def read_lymphocytes(slide: Slide, given: CellsSource, context: ToolContext) -> F64:
+    """Read the (n, 2) centers of a slide's lymphocytes, in level-0 pixels.
+
+    Raises `InputError` if there is no table of cells, or it has no types.
+    """
+    import pandas as pd
+
+    path = find_cells(slide, given, context)
+    if path is None:
+        raise InputError(f"{slide.path}: needs lymphocytes: give cells; {NO_TYPES}")
+    rows = pd.read_csv(path)
+    if not {"x", "y", "type"} <= set(rows.columns):
+        raise InputError(f"{path}: has no columns x, y and type; {NO_TYPES}")
+    chosen = rows["type"].astype(str).map(means_lymphocyte).to_numpy(dtype=bool)
+    return rows.loc[chosen, ["x", "y"]].to_numpy(dtype=np.float64)
+
+
+def means_lymphocyte(label: str) -> bool:
+    """Check whether a type's name means lymphocytes, as every tool that counts them does."""
+    return label.casefold().strip() in LYMPHOCYTES
 
 
 def _features(outlines: list[Polygon], table: Spool, typed: Typing) -> Iterator[dict[str, Any]]:
     remaining = iter(outlines)
     for rows in table.chunks():
-        for row, kind in zip(rows, typed.types(rows).names, strict=True):
+        for row, kind in zip(rows, typed.names(rows), strict=True):
             yield feature(
                 next(remaining),
                 kind="detection",
-                classification=CLASSES.get(kind, "Nucleus" if kind == OUTSIDE else kind.title()),
+                classification=CLASSES.get(kind, kind.title()),
                 measurements={"Area µm^2": row[2], "Eccentricity": row[6]},
             )
 

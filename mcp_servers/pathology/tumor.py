@@ -19,6 +19,7 @@ from mcp_servers.pathology.common import (
     Method,
     SlideInput,
     SlideResult,
+    find_own,
     of_slide,
     open_slide,
     save_geojson,
@@ -130,17 +131,10 @@ class TumorArea:
 
 
 def find_outlines(slide: Slide, given: TumorSource, context: ToolContext) -> Path | None:
-    """Find the file with a slide's tumor outlines; None if there is none.
-
-    In a folder, it is named after the slide: P1.s1.geojson or P1.s1.svs.geojson.
-    """
+    """Find the file with a slide's tumor outlines; None if there is none."""
     if given.tumor_regions is None:
         return None
-    place = context.input(given.tumor_regions)
-    if place.is_file():
-        return place
-    names = (f"{slide.name}.geojson", f"{slide.path.name}.geojson")
-    return next((place / name for name in names if (place / name).is_file()), None)
+    return find_own(slide, context.input(given.tumor_regions), ".geojson")
 
 
 def tumor_area(

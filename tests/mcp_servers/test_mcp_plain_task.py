@@ -40,6 +40,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / "slides" / f"SIM-{number:04d}.tiff"
         truth = render_scene(path, seed=number, size_px=832, mpp=0.5, aggregates=aggregates)
         truth.write_outlines(folder / "slides" / f"SIM-{number:04d}.geojson")
+        truth.write_cells(folder / "slides" / f"SIM-{number:04d}.nuclei.csv")
     return folder
 
 
@@ -63,7 +64,8 @@ async def answer_the_question(client: Client, compact: bool) -> dict[str, Any]:
     rows = []
     for slide in slides:
         outlines = slide["slide"].replace(".tiff", ".geojson")
-        zones = await ask("til", slide=slide["slide"], band_um=100.0, tumor_regions=outlines)
+        given = {"tumor_regions": outlines, "cells": outlines.replace(".geojson", ".nuclei.csv")}
+        zones = await ask("til", slide=slide["slide"], band_um=100.0, **given)
         inside, outside = zones["tumor"], zones["peritumoral"]
         rows.append(
             {

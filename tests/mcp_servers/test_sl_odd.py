@@ -33,12 +33,14 @@ def test_a_slide_without_tissue_gives_zero_and_says_so(tmp_path: Path) -> None:
     png(tmp_path / "two.png", two)
     png(tmp_path / "one.png", flat((200, 100, 150), 1))
     ctx = context(tmp_path)
+    (tmp_path / "cells.csv").write_text("x,y,type\n")
     for name in ("tissue_mask", "nuclei", "tls", "til"):
-        got = run(ctx, name, slide="large.png" if name == "nuclei" else "g.png", mpp=0.5)
+        own = {"cells": "cells.csv"} if name == "til" else {}
+        got = run(ctx, name, slide="large.png" if name == "nuclei" else "g.png", mpp=0.5, **own)
         assert any("no tissue" in note for note in got["warnings"])
         for value in got.values():
             assert not (isinstance(value, float) and np.isnan(value))
-        assert run(ctx, name, slide="one.png", mpp=0.5)["method"]  # one pixel does no harm
+        assert run(ctx, name, slide="one.png", mpp=0.5, **own)["method"]  # one pixel does no harm
     assert run(ctx, "tissue_mask", slide="two.png", mpp=4.0)["tissue_fraction"] < 0.02
 
 
@@ -102,7 +104,9 @@ def test_an_outline_without_bound_holds_the_whole_slide(tmp_path: Path) -> None:
     more = {"slide": "a.png", "mpp": 0.5, "tile_px": 64}
     whole = run(ctx, "tile_slide", **more)
     assert run(ctx, "tile_slide", regions="a.geojson", **more)["tiles"] == whole["tiles"] > 0
-    zones = run(ctx, "til", slide="a.png", mpp=0.5, tumor_regions="a.geojson")
+    (tmp_path / "cells.csv").write_text("x,y,type\n")
+    given = {"tumor_regions": "a.geojson", "cells": "cells.csv"}
+    zones = run(ctx, "til", slide="a.png", mpp=0.5, **given)
     assert zones["tumor"]["area_mm2"] > 0
     assert not any("contain no tissue" in note for note in zones["warnings"])
 

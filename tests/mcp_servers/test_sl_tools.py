@@ -51,6 +51,8 @@ def results(painted: Painted) -> Results:
             more |= {"tumor_regions": f"out/{out['tumor']['geojson']}"}
         if name == "tumor":
             more = {"tumor_regions": str(truth.write_outlines(folder / "drawn.geojson"))}
+        if name == "til":
+            more |= {"cells": str(truth.write_cells(folder / "cells.csv"))}
         out[name] = run(ctx, name, slide="s.tif", **more)
     return out
 
@@ -169,21 +171,46 @@ def test_without_outlines_or_a_model_tumor_has_no_value_anywhere(painted: Painte
         for name in ("tumor", "stroma", "region_patches"):
             with pytest.raises(InputError, match="needs tumor"):
                 run(context(folder), name, slide="s.tif", **given)
-        zones = run(context(folder), "til", slide="s.tif", **given)
+        cells = str(truth.write_cells(folder / "cells.csv"))
+        zones = run(context(folder), "til", slide="s.tif", cells=cells, **given)
         assert zones["tumor_source"] == "none"
         assert zones["tumor"] is zones["center"] is zones["margin"] is zones["peritumoral"] is None
         made = run(context(folder), "slide_maps", slide="s.tif", **given)
-        assert made["regions"] == {} and set(made["withheld"]) == {"tumor", "rest"}
+        assert made["regions"] == {} and {"tumor", "rest"} <= set(made["withheld"])
         maps = read_maps((folder / "out" / made["maps"]).parent)
         for formula in ("area(regions.tumor)", "density(cells, within=regions.rest)"):
             value = compute(parse(f"pooled({formula})"), maps)
             assert value.value is None and "needs tumor" in value.why_not
     truth.write_outlines(folder / "drawn" / "s.tif.geojson")
-    made = run(context(folder), "slide_maps", slide="s.tif", tumor_regions="drawn")
+    made = run(context(folder), "slide_maps", slide="s.tif", tumor_regions="drawn", cells=cells)
     assert made["withheld"] == {}
     maps = read_maps((folder / "out" / made["maps"]).parent)
     share = compute(parse("mean(area(regions.tumor) / area(regions.rest))"), maps).value
     assert share == pytest.approx(truth.tumor_fraction / (1 - truth.tumor_fraction), rel=0.1)
+
+
+def test_lymphocytes_have_one_count_by_typed_cells_and_none_without(
+    painted: Painted, results: Results
+) -> None:
+    folder, truth = painted
+    with pytest.raises(InputError, match="needs lymphocytes"):
+        run(context(folder), "til", slide="s.tif", tumor_regions="drawn.geojson")
+    assert results["nuclei"]["types"] == {} and results["nuclei"]["lymphocytes"] is None
+    counted = results["til"]["tissue"]["lymphocytes"]
+    assert counted == pytest.approx(len(truth.lymphocytes), rel=0.02)
+    formula = parse("pooled(count(cells.lymphoid))")
+    made = run(context(folder), "slide_maps", slide="s.tif")
+    assert set(made["cells"]) == {"unclassified"} and made["cells"]["unclassified"] > 1000
+    value = compute(formula, read_maps((folder / "out" / made["maps"]).parent))
+    assert value.value is None and "typing" in value.why_not
+    (folder / "typed" / "s").mkdir(parents=True)
+    truth.write_cells(folder / "typed" / "s" / "s.nuclei.csv")
+    made = run(context(folder), "slide_maps", slide="s.tif", cells="typed")
+    assert made["cells"]["lymphoid"] == len(truth.lymphocytes)
+    value = compute(formula, read_maps((folder / "out" / made["maps"]).parent))
+    assert value.value == pytest.approx(counted, rel=0.02)
+    zones = run(context(folder), "til", slide="s.tif", cells="typed")
+    assert zones["tissue"] == results["til"]["tissue"]
 
 
 def test_region_patches_partition_the_tiles_and_color_them(results: Results) -> None:
@@ -261,5 +288,7 @@ def test_the_same_survey_serves_all_tools_of_a_worker(
     assert seen == sorted(seen) and seen[-1] > 0.9 and len(seen) >= 2
     outlines = str(painted[1].write_outlines(painted[0] / "drawn.geojson"))
     for name in ("tumor", "til"):
-        run(ctx, name, slide="s.tif", tumor_regions=outlines)
+        cells = {"cells": str(painted[1].write_cells(painted[0] / "cells.csv"))}
+        own = cells if name == "til" else {}
+        run(ctx, name, slide="s.tif", tumor_regions=outlines, **own)
     assert len(passes) == 1

@@ -73,6 +73,17 @@ class SlideTruth:
         }
         path.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")
 
+    def write_cells(self, path: Path) -> Path:
+        """Write the cells as CSV with their types, as a network with types would find them."""
+        groups = {
+            "neoplastic": self.tumor_nuclei,
+            "stromal": self.stroma_nuclei,
+            "lymphocyte": self.lymphocytes,
+        }
+        rows = [f"{x},{y},{kind}" for kind, group in groups.items() for x, y in group.tolist()]
+        path.write_text("\n".join(("x,y,type", *rows)) + "\n", encoding="utf-8")
+        return path
+
     def write_outlines(self, path: Path) -> Path:
         """Write the tumor as GeoJSON outlines, as a pathologist would draw them in QuPath."""
         features = [

@@ -187,8 +187,10 @@ class Survey:
         top, bottom, _ = rows.indices(self.shape[0])
         return any(top < (row + 1) * TILE and row * TILE < bottom for row, _ in self.tiles)
 
-    def smooth(self, names: Sequence[str], sigma_um: float, rows: slice = EVERYTHING) -> list[F32]:
-        """Smooth layers per unit of tissue with a Gaussian over tissue only.
+    def smooth(
+        self, names: Sequence[str | U8], sigma_um: float, rows: slice = EVERYTHING
+    ) -> list[F32]:
+        """Smooth layers, by name or as counts, per unit of tissue with a Gaussian over tissue.
 
         The result covers some rows, or all.
         """
@@ -203,9 +205,12 @@ class Survey:
         own = slice(top - low, bottom - low)
         tissue = cv2.GaussianBlur(self.layer("tissue", around), (0, 0), sigma)[own]
         tissue = np.maximum(tissue, 0.25)
-        return [
-            np.asarray(cv2.GaussianBlur(self.layer(name, around), (0, 0), sigma)[own] / tissue)
+        layers = (
+            self.layer(name, around) if isinstance(name, str) else name[around].astype(np.float32)
             for name in names
+        )
+        return [
+            np.asarray(cv2.GaussianBlur(values, (0, 0), sigma)[own] / tissue) for values in layers
         ]
 
     def lymphocytes_per_mm2(self, sigma_um: float = 20.0, rows: slice = EVERYTHING) -> F32:

@@ -203,7 +203,7 @@ def segment_nuclei(given: NucleiInput, context: ToolContext) -> NucleiResult:
         jsons.append(write_json_output(context, name, {"mpp": mpp, "nuc": rows}))
         overlays.append(f"{given.output_dir}/overlay/{image.stem}.png")
         counts[image.stem] = len(rows)
-        classes |= {CLASSES.get(kind, kind.title()): None for kind in found.types}
+        classes |= {CLASSES.get(kind, kind.title()): None for kind in found.types or ("outside",)}
         methods.add(found.method)
         warnings += [f"{image.stem}: {text}" for text in found.warnings]
         context.progress((number + 1) / len(images), image.stem)
@@ -232,7 +232,7 @@ def read_nuclei(table: Path, outlines: Path) -> dict[str, dict[str, Any]]:
         raise InputError(f"{table.name}: {len(frame)} nuclei but {len(shapes)} outlines")
     rows: dict[str, dict[str, Any]] = {}
     for number, (row, ring) in enumerate(zip(frame.to_dict("records"), shapes, strict=True)):
-        kind = str(row["type"])
+        kind = str(row.get("type", "outside"))
         xs, ys = [p[0] for p in ring], [p[1] for p in ring]
         rows[str(number)] = {
             "bbox": [[min(xs), min(ys)], [max(xs), max(ys)]],

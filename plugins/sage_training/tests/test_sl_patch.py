@@ -102,7 +102,6 @@ def test_tumor_by_a_model_says_learned_and_finds_the_tumor_of_a_new_slide(
     )  # fmt: skip
     assert got["method"] == "learned"
     assert any("held-out balanced accuracy" in note for note in got["warnings"])
-    assert not any("classical" in note for note in got["warnings"])
     mask = np.asarray(Image.open(folder / "out" / got["mask"])) > 0
 
     def share(points: Any) -> float:
@@ -117,15 +116,16 @@ def test_tumor_by_a_model_says_learned_and_finds_the_tumor_of_a_new_slide(
 def test_every_tool_that_needs_the_tumor_takes_the_model_and_says_so(
     labelled_slides: Labelled, trained_model: dict[str, Any], name: str
 ) -> None:
-    folder, _ = labelled_slides
+    folder, truths = labelled_slides
     ctx = context(folder)
-    learned = run(ctx, name, slide="p304.tif", model=trained_model["model"])
+    cells = {"cells": str(truths[3].write_cells(folder / "cells.csv"))} if name == "til" else {}
+    learned = run(ctx, name, slide="p304.tif", model=trained_model["model"], **cells)
     assert (learned["method"], learned["tumor_source"]) == ("learned", "learned")
     if name in ("stroma", "region_patches"):
         with pytest.raises(InputError, match="needs tumor"):
             run(ctx, name, slide="p304.tif")
         return
-    plain = run(ctx, name, slide="p304.tif")
+    plain = run(ctx, name, slide="p304.tif", **cells)
     assert plain["tumor_source"] == "none"
     assert any("needs tumor" in note for note in plain["warnings"])
     assert not any(plain.get(key) for key in ("tumor", "margin", "intratumoral", "peritumoral"))
@@ -196,7 +196,7 @@ def test_a_model_that_does_not_fit_is_refused(
         run(ctx, "tumor", slide="p304.tif", model="junk.safetensors")
     shutil.copy(folder / "regions" / "p301.geojson", folder / "r.geojson")
     with pytest.raises(InputError, match="cannot be combined"):
-        run(ctx, "til", slide="p304.tif", model=trained_model["model"], tumor_regions="r.geojson")
+        run(ctx, "tls", slide="p304.tif", model=trained_model["model"], tumor_regions="r.geojson")
     nameless = run(ctx, "patch_train", slides="slides", regions="regions", name="two",
                    tumor_classes=["Stroma"], max_patches=10)  # fmt: skip
     assert nameless["tumor_classes"] == ["Stroma"]

@@ -19,7 +19,7 @@ from mcp_servers.measures.cohort import items_with_patients
 from mcp_servers.measures.compute import compute, of_patient
 from mcp_servers.measures.formula import parse
 from mcp_servers.measures.maps import CellMap, SlideMaps, read_maps, write_maps
-from mcp_servers.pathology.measure import _cells, explain_untyped
+from mcp_servers.pathology.measure import _cells
 from sage.__main__ import exit_code
 from sage.cli.slides import app
 from tests.mcp_servers.slide_tools import environment
@@ -188,13 +188,6 @@ def test_values_by_a_pixel_size_that_the_file_contradicts_are_not_valid(tmp_path
         assert [said in note for note in told["other_pixel_size"].values()] == (
             [True] if said != "ok" else []
         )
-
-
-@pytest.mark.parametrize(("types", "said"), [
-    ({}, 0), ({"lymphoid": 80, "outside": 20}, 0), ({"lymphoid": 79, "outside": 21}, 1),
-])  # fmt: skip
-def test_many_nuclei_without_a_type_are_outside_the_card(types: dict[str, int], said: int) -> None:
-    assert len(explain_untyped(types)) == said
 
 
 def test_typed_nuclei_become_cells(tmp_path: Path) -> None:

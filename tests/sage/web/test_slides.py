@@ -417,7 +417,7 @@ def test_nuclei_are_found_within_a_region_alone(place: Path, tmp_path: Path) -> 
     answer = ask("POST", "/api/slides/nuclei", json=asked)
     assert answer.status_code == 200, answer.text
     found = answer.json()
-    assert found["nuclei"] == len(found["shapes"]) == sum(found["types"].values()) > 50
+    assert found["nuclei"] == len(found["shapes"]) > 50 and found["types"] == {}
     for shape in found["shapes"]:
         x, y = np.mean(shape["rings"][0], axis=0)
         assert low - 20 <= x <= high + 20 and low - 20 <= y <= high + 20
