@@ -253,14 +253,17 @@ def _types(document: AnnotatedDocument) -> dict[str, str]:
 
 def run(
     corpus: Annotated[Path, typer.Argument(help="A PubTator file.")],
-    lexicon: Annotated[list[Path] | None, typer.Option(help="Compiled vocabularies.")] = None,
+    lexicon: Annotated[
+        list[Path] | None,
+        typer.Option(help="Vocabularies before the one that ships."),
+    ] = None,
     look_up: Annotated[Path | None, typer.Option(help="Corpus for the string baseline.")] = None,
 ) -> Report:
     """Score the rules on an annotated corpus."""
-    from sage.core.data import data_root
+    from sage.run.wiring import load_lexicons, make_ontology
 
-    ontology = Ontology.load(data_root() / "ontology")
-    lexicons = [Lexicon.load(path) for path in lexicon or ()]
+    ontology = make_ontology()
+    lexicons = load_lexicons(lexicon or ())
     found = score_extractor(corpus, ontology, lexicons, look_up)
 
     def show(score: Score | None) -> str:

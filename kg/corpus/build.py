@@ -164,7 +164,13 @@ def _extractor(
         )
     from kg.extract.chat import ChatExtractor
 
-    return ChatExtractor(ontology, client, model=options.chat, concurrency=options.concurrency)
+    return ChatExtractor(
+        ontology,
+        client,
+        model=options.chat,
+        lexicons=lexicons,
+        concurrency=options.concurrency,
+    )
 
 
 @dataclass

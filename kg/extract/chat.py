@@ -24,6 +24,8 @@ from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Statement
 from kg.extract.prose import quoted_matter
 from kg.extract.rules import RulesExtractor
 from kg.extract.verify import NOT_QUOTED, NOT_STATED, Claim, Verifier
+from kg.lexicon.index import Lexicon
+from kg.lexicon.names import Names
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from sage.core.errors import FaultError, InputError, explain_validation
@@ -79,6 +81,7 @@ class ChatExtractor:
 
     Parameters
     ----------
+    lexicons : imported names, in which heads and tails are looked up after the ontology
     concurrency : number of chunks processed at the same time
     attempts : number of replies requested for a chunk before it fails to match the schema
     """
@@ -91,12 +94,14 @@ class ChatExtractor:
         client: Model,
         *,
         model: ModelChoice,
+        lexicons: Sequence[Lexicon] = (),
         concurrency: int = 8,
         attempts: int = 3,
     ) -> None:
         self._ontology = ontology
-        self._verifier = Verifier(ontology)
-        self._rules = RulesExtractor(ontology)
+        self._names = Names(ontology, lexicons)
+        self._verifier = Verifier(ontology, self._names)
+        self._rules = RulesExtractor(ontology, lexicons)
         self._client = client
         self._model = model
         self._concurrency = concurrency
@@ -110,6 +115,7 @@ class ChatExtractor:
             relations=", ".join(relation.canonical for relation in ontology.relations()),
         )
         parts = [VERSION, self._system, model.name, json.dumps(self._schema, sort_keys=True)]
+        parts += [lexicon.digest for lexicon in lexicons]
         self._key = f"chat-{hashlib.sha256(chr(31).join(parts).encode()).hexdigest()[:16]}"
 
     @property
@@ -265,7 +271,7 @@ class ChatExtractor:
                 result.drop("said twice")
                 continue
             seen.add(key)
-            head_entry, tail_entry = self._ontology.find(head), self._ontology.find(tail)
+            head_entry, tail_entry = self._names.find(head), self._names.find(tail)
             sign = Polarity.NEUTRAL if triple.negated else triple.polarity
             names = (
                 head_entry.name if head_entry else head,

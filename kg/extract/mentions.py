@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from kg.extract.base import Mention
 from kg.extract.cell_lines import cell_lines
+from kg.lexicon.ambiguous import Ambiguous, Meaning
 from kg.lexicon.index import Lexicon, LexiconEntry
 from kg.lexicon.ontology import Ontology
 from kg.lexicon.wordlist import words
@@ -202,14 +203,19 @@ class MentionFinder:
     def __init__(self, ontology: Ontology, lexicons: Sequence[Lexicon] = ()) -> None:
         self._ontology = ontology
         self._lexicons = (ontology.lexicon, *lexicons)
+        self._ambiguous = Ambiguous(ontology, lexicons)
 
     def find(self, text: str, abbreviations: Sequence[tuple[str, str]] = ()) -> list[Mention]:
         """Find the mentions in `text`, in order; among overlapping mentions, keep the longest."""
         candidates: list[tuple[int, int, Mention]] = []
+        document = "\n".join((text, *(long for _, long in abbreviations)))
         for rank, lexicon in enumerate(self._lexicons):
             for match in lexicon.find(text):
                 decided, read_as = self._ontology.homonyms.decide(text, match.start, match.end)
-                entry = self._ontology.by_id(read_as) if read_as else lexicon.entry(match.entry)
+                entry: Meaning | None = self._ontology.by_id(read_as) if read_as else None
+                if entry is None:
+                    by_name = None if decided else lexicon.entry(match.entry)
+                    entry = self._ambiguous.decide(text[match.start : match.end], document, by_name)
                 if (
                     entry
                     and entry.type == EntityType.ORGANISM
@@ -218,7 +224,7 @@ class MentionFinder:
                     continue  # `Wistar rats` are rats
                 mention = (
                     Mention(match.start, match.end, "", EntityType.OTHER, None)
-                    if entry is None or (decided and read_as is None)
+                    if entry is None
                     else Mention(match.start, match.end, entry.name, entry.type, entry.id)
                 )
                 candidates.append((match.start - match.end, rank, _without_cells(text, mention)))

@@ -16,6 +16,7 @@ from kg.corpus.textnorm import sentences
 from kg.extract import cues, syntax
 from kg.extract.base import Mention
 from kg.extract.mentions import acted_on, names_agent
+from kg.lexicon.names import Names
 from kg.lexicon.ontology import Ontology
 from kg.lexicon.wordlist import words as word_set
 from kg.types import EntityType, Polarity
@@ -113,10 +114,11 @@ class Claim:
 
 
 class Verifier:
-    """Checker of claims against their quotations, using an ontology's synonyms and relations."""
+    """Checker of claims against their quotations, using known names and an ontology's relations."""
 
-    def __init__(self, ontology: Ontology) -> None:
+    def __init__(self, ontology: Ontology, names: Names | None = None) -> None:
         self._ontology = ontology
+        self._names = names or Names(ontology)
         self._triggers = syntax.TriggerFinder(ontology)
 
     def fault(
@@ -179,9 +181,14 @@ class Verifier:
         """Find where a name or its synonyms occur in the quotation as separate entities."""
         spellings = {name, *(s for s, long in spelled.items() if _same(long, name))}
         spellings |= {long for short, long in spelled.items() if _same(short, name)}
-        entry = self._ontology.find(name)
+        entry = self._names.find(name)
         if entry is not None:
             spellings |= {entry.name, *entry.synonyms}
+            spellings |= {
+                quote[start:end]
+                for start, end, other in self._names.find_all(quote)
+                if other.id == entry.id
+            }
         for spelling in spellings:
             words = _WORD.findall(spelling)
             if not words:

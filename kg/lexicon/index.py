@@ -1,11 +1,10 @@
 """Compiled term index that finds millions of names in text by rolling hashes of token runs.
 
-Text and names are split into the same tokens (runs of letters, runs of digits, single
-Greek letters, punctuation that may not be crossed), so `PD-L1`, `PD L1` and `PDL1`, or
-`TGF-β1`, `TGFβ1` and `TGF-beta 1` match without listing every spelling. A run of n tokens
-has a 64-bit hash; all runs in a text are hashed together and looked up in a sorted array
-behind a bit filter. There is no loop over terms, loading is a memory map, and the file
-contains only plain arrays.
+Text and names are cut into the same tokens (runs of letters, runs of digits, single Greek letters,
+punctuation that may not be crossed), so `PD-L1`, `PD L1` and `PDL1`, or `TGF-β1`, `TGFβ1` and
+`TGF-beta 1` match without listing every spelling. A run of n tokens has a 64-bit hash; all runs of
+a text are hashed at once and looked up in a sorted array behind a bit filter. There is no loop over
+terms, and the file contains only plain arrays, compressed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from sage.core.errors import InputError
 from sage.core.files import writing
 
 U64 = npt.NDArray[np.uint64]
-FORMAT = 4
+FORMAT = 5
 MAX_TOKENS = 14
 _FILTER_BITS = 22
 
@@ -61,6 +60,15 @@ class Term:
     text: str
     entry: int
     symbol: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sense:
+    """A meaning of an ambiguous spelling: an entry, with its long names."""
+
+    text: str
+    entry: int
+    names: tuple[str, ...]
 
 
 @lru_cache(maxsize=1)
@@ -149,8 +157,9 @@ class Lexicon:
 
     def __init__(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
         self._a = arrays
-        self._filter = arrays["filter"]
         self._keys = arrays["keys"]
+        self._filter = np.zeros(2**_FILTER_BITS, dtype=bool)
+        self._filter[(self._keys >> np.uint64(64 - _FILTER_BITS)).astype(np.int64)] = True
         self._lengths = [int(n) for n in arrays["lengths"]]
         self._types = [EntityType(str(name)) for name in arrays["kinds"]]
 
@@ -166,12 +175,32 @@ class Lexicon:
     def digest(self) -> str:
         """Hash of the names, types and identifiers in the lexicon."""
         digest = hashlib.sha256()
-        for field in ("keys", "owner", "types", "name_bytes", "id_bytes"):
+        for field in ("keys", "owner", "types", "name_bytes", "id_bytes", "sense_bytes"):
             digest.update(np.ascontiguousarray(self._a[field]).tobytes())
         return digest.hexdigest()
 
+    @cached_property
+    def senses(self) -> dict[str, list[Sense]]:
+        """Meanings of the spellings that count only in a text that supports one of them."""
+        found: dict[str, list[Sense]] = {}
+        for row in bytes(self._a["sense_bytes"]).decode("utf-8").splitlines():
+            spelling, entry, *names = row.split("\t")
+            found.setdefault(spelling, []).append(Sense(spelling, int(entry), tuple(names)))
+        return found
+
+    @cached_property
+    def common(self) -> frozenset[str]:
+        """Words of so many names that they identify none."""
+        return frozenset(bytes(self._a["common_bytes"]).decode("utf-8").split())
+
     @classmethod
-    def compile(cls, entries: Sequence[LexiconEntry], terms: Iterable[Term]) -> Lexicon:
+    def compile(
+        cls,
+        entries: Sequence[LexiconEntry],
+        terms: Iterable[Term],
+        senses: Iterable[Sense] = (),
+        common: Iterable[str] = (),
+    ) -> Lexicon:
         """Build an index of `terms`; if two entries share a spelling, the first term wins."""
         texts: list[str] = []
         owner: list[int] = []
@@ -203,13 +232,10 @@ class Lexicon:
         distinct = np.append(True, keys[1:] != keys[:-1]) if len(keys) else np.zeros(0, bool)
         squeezed = _surfaces(kept, distinct, texts, owner, symbol)
         keys, kept = keys[distinct], kept[distinct]
-        bits = np.zeros(2**_FILTER_BITS, dtype=bool)
-        bits[(keys >> np.uint64(64 - _FILTER_BITS)).astype(np.int64)] = True
         kinds = {kind: index for index, kind in enumerate(EntityType)}
         return cls(
             {
                 "format": np.array([FORMAT], dtype=np.int32),
-                "filter": bits,
                 "keys": keys,
                 "owner": np.array([owner[i] for i in kept], dtype=np.int32),
                 "symbol": np.array([surface != "" for surface in squeezed], dtype=bool),
@@ -219,6 +245,10 @@ class Lexicon:
                 **_pack_strings("surface", squeezed),
                 **_pack_strings("name", [entry.name for entry in entries]),
                 **_pack_strings("id", [entry.id for entry in entries]),
+                "sense_bytes": _pack_lines(
+                    "\t".join((s.text, str(s.entry), *s.names)) for s in senses
+                ),
+                "common_bytes": _pack_lines(common),
             }
         )
 
@@ -288,7 +318,7 @@ class Lexicon:
     def save(self, path: Path) -> None:
         """Write the index to a file of plain arrays."""
         with writing(path, durable=False) as stream:
-            np.savez(stream, **self._a)  # type: ignore[arg-type]
+            np.savez_compressed(stream, **self._a)  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: Path) -> Lexicon:
@@ -326,13 +356,14 @@ class Lexicon:
 def _damage(arrays: dict[str, npt.NDArray[Any]]) -> str:
     """Describe any damage to a lexicon's arrays; the result is empty if there is none."""
     packed = ("surface", "name", "id")
-    needed = ["filter", "keys", "owner", "symbol", "lengths", "types", "kinds"]
+    needed = ["keys", "owner", "symbol", "lengths", "types", "kinds"]
     needed += [f"{field}_{part}" for field in packed for part in ("bytes", "at")]
+    needed += ["sense_bytes", "common_bytes"]
     missing = [name for name in needed if name not in arrays]
     if missing:
         return f"without {', '.join(missing)}"
     terms, entries = len(arrays["keys"]), len(arrays["types"])
-    sizes = {"owner": terms, "symbol": terms, "surface_at": terms + 1, "filter": 2**_FILTER_BITS}
+    sizes = {"owner": terms, "symbol": terms, "surface_at": terms + 1}
     sizes |= {"name_at": entries + 1, "id_at": entries + 1}
     short = [name for name, size in sizes.items() if len(arrays[name]) != size]
     if short:
@@ -386,3 +417,7 @@ def _pack_strings(field: str, texts: Sequence[str]) -> dict[str, npt.NDArray[Any
         f"{field}_bytes": np.frombuffer(b"".join(pieces), dtype=np.uint8),
         f"{field}_at": offsets,
     }
+
+
+def _pack_lines(lines: Iterable[str]) -> npt.NDArray[np.uint8]:
+    return np.frombuffer("\n".join(lines).encode("utf-8"), dtype=np.uint8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kg.lexicon.ambiguous import Ambiguous
 from kg.lexicon.index import Lexicon, LexiconEntry
 from kg.lexicon.ontology import Ontology, OntologyEntry
 
@@ -38,6 +39,7 @@ class Names:
     def __init__(self, ontology: Ontology, lexicons: Sequence[Lexicon] = ()) -> None:
         self._ontology = ontology
         self._lexicons = tuple(lexicons)
+        self._ambiguous = Ambiguous(ontology, lexicons)
         self._bearers = {
             pair: entry for entry in ontology.entries() for pair in entry.identifiers.items()
         }
@@ -68,7 +70,12 @@ class Names:
                 if any(start < last and first < end for first, last, _ in found):
                     continue
                 if not self._ontology.homonyms.decide(text, start, end)[0]:
-                    found.append((start, end, self._make_entry(lexicon.entry(match.entry))))
+                    by_name = lexicon.entry(match.entry)
+                    entry = self._ambiguous.decide(text[start:end], text, by_name)
+                    if isinstance(entry, LexiconEntry):
+                        entry = self._make_entry(entry)
+                    if entry is not None:
+                        found.append((start, end, entry))
         return sorted(found, key=lambda row: row[:2])
 
     def _make_entry(self, found: LexiconEntry) -> OntologyEntry:

@@ -89,36 +89,6 @@ def import_graph(
         out.print(f"{count_noun(undated, 'edge')} without a year", style="yellow")
 
 
-@app.command("lexicon")
-def import_lexicon(
-    files: Annotated[
-        list[Path], typer.Argument(help="NCBI gene_info, HGNC table, OBO, MeSH (.gz allowed).")
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Lexicon file to write.")],
-    as_json: AsJson = False,
-) -> None:
-    """Compile vocabularies into one compact lexicon for `sage kg build --lexicon`.
-
-    Example: sage exchange lexicon Homo_sapiens.gene_info.gz doid.obo --out big.lex
-    """
-    from dataclasses import asdict
-
-    from sage.cli.console import err, print_json
-    from sage.cli.console import out as console
-    from sage_exchange.vocabularies import import_lexicons
-
-    with err.status("compiling"):
-        report = import_lexicons(files, out)
-    if as_json:
-        print_json(asdict(report))
-        return
-    for name, count in report.files.items():
-        console.print(f"{count:8,}  {name}{'' if count else ' (tree numbers of MeSH, no names)'}")
-    for reason, count in sorted(report.left_out.items()):
-        console.print(f"{count:8,}  omitted: {reason}", style="dim")
-    console.print(f"{report.entries:,} entries, {report.terms:,} spellings in {out}")
-
-
 @app.command("export")
 def export(
     graph: GraphPath,

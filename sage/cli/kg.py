@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sage.cli import kg_build, kg_graph
-from sage.cli.kg_options import Lexicons, OntologyDir, load_lexicons
+from sage.cli import kg_build, kg_graph, kg_vocabulary
+from sage.cli.kg_options import Lexicons, OntologyDir
 from sage.cli.options import AsJson
 from sage.core.printable import quote_text
 
@@ -25,6 +25,7 @@ app.command("paths")(kg_graph.list_paths)
 app.command("show")(kg_graph.show)
 app.command("communities")(kg_graph.summarize_communities)
 app.command("export")(kg_graph.export)
+app.add_typer(kg_vocabulary.app)
 
 
 @app.command("term")
@@ -46,9 +47,9 @@ def define_terms(
     """
     from kg.lexicon.asked import describe_names
     from sage.cli.console import print_json
-    from sage.run.wiring import make_ontology
+    from sage.run.wiring import load_lexicons, make_ontology
 
-    answers, between = describe_names(names, make_ontology(ontology), load_lexicons(lexicon))
+    answers, between = describe_names(names, make_ontology(ontology), load_lexicons(lexicon or ()))
     if as_json:
         print_json(
             {

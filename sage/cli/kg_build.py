@@ -14,7 +14,6 @@ from sage.cli.kg_options import (
     MaxCost,
     OntologyDir,
     Sources,
-    load_lexicons,
 )
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
@@ -141,7 +140,7 @@ def build_from_recipe(
     from kg.corpus.places import RECIPE, graph_folder
     from sage.cli.console import counting
     from sage.core.files import write_json
-    from sage.run.wiring import make_ontology
+    from sage.run.wiring import load_lexicons, make_ontology
     from sage.settings import load
 
     require_extra("literature", "building a graph")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,6 @@ import typer
 
 if TYPE_CHECKING:
     from kg.graph.model import Graph
-    from kg.lexicon.index import Lexicon
 
 Sources = Annotated[
     list[Path],
@@ -31,15 +29,10 @@ OntologyDir = Annotated[
 ]
 Lexicons = Annotated[
     list[Path] | None,
-    typer.Option("--lexicon", help="Compiled lexicon; repeatable."),
+    typer.Option(
+        "--lexicon", help="Compiled lexicon, used before the vocabulary that ships; repeatable."
+    ),
 ]
-
-
-def load_lexicons(paths: Sequence[Path] | None) -> list[Lexicon]:
-    """Load compiled lexicons."""
-    from kg.lexicon.index import Lexicon
-
-    return [Lexicon.load(path) for path in paths or ()]
 
 
 def load_graph(path: Path, as_of: int | None = None) -> Graph:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agents.question.types import QuestionInput, Reading
     from kg.embedding.embed import Embedder
     from kg.graph.model import Graph
+    from kg.lexicon.index import Lexicon
     from kg.lexicon.ontology import Ontology
     from kg.literature.rank import Embed
     from kg.literature.search import Literature
@@ -149,7 +150,10 @@ def _hash_folder(folder: Path) -> str:
 
 
 def demo_graph(settings: Settings, progress: Callable[[str, int, int], None] | None = None) -> Path:
-    """Build the demonstration graph once, cached by content, embedding model and code."""
+    """Build the demonstration graph once, cached by content, embedding model and code.
+
+    Its notes are written in the ontology's own words, so the ontology alone reads them.
+    """
     from kg.corpus.build import build
     from kg.corpus.build_report import BuildOptions
     from kg.corpus.places import REPORT
@@ -197,6 +201,13 @@ def make_ontology(folder: Path | None = None) -> Ontology:
     from kg.lexicon.ontology import Ontology
 
     return Ontology.load(folder or data_root() / "ontology")
+
+
+def load_lexicons(paths: Sequence[Path] = ()) -> list[Lexicon]:
+    """Load compiled lexicons, and after them the vocabulary that ships with SAGE."""
+    from kg.lexicon.index import Lexicon
+
+    return [Lexicon.load(path) for path in (*paths, data_root() / "vocabulary" / "names.lex")]
 
 
 def graph_path(

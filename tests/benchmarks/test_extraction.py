@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.adapters.extraction import score_extractor
-from kg.lexicon.index import Lexicon
-from sage_exchange.vocabularies import import_lexicons
+from sage.run.wiring import load_lexicons
 from tests.kg.in_helpers import ontology, shared
 
 PUBTATOR = """1|t|FABP5 and cancer.
@@ -41,14 +40,8 @@ def test_cell_lines_are_scored_apart_from_types_of_cells(tmp_path: Path) -> None
 
 
 @pytest.mark.shared
-def test_rules_keep_their_precision_on_biored_dev(tmp_path: Path) -> None:
-    import_lexicons(
-        [shared("knowledge", "genes", "Homo_sapiens.gene_info.gz"),
-         shared("knowledge", "obo", "DO_cancer_slim.obo"), shared("knowledge", "mesh", "terms.tsv"),
-         shared("knowledge", "mesh", "mesh_terms.txt")],
-        tmp_path / "big.lex",
-    )  # fmt: skip
-    lexicons = [Lexicon.load(tmp_path / "big.lex")]
+def test_rules_keep_their_precision_on_biored_dev() -> None:
+    lexicons = load_lexicons()
     score = score_extractor(shared("corpora", "BioRED", "Dev.PubTator"), ontology(), lexicons)
     assert score.documents == 100
     assert score.pairs.precision >= 0.70

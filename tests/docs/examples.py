@@ -61,8 +61,7 @@ NOT_RUN = {
     "sage tools run … --set regions=": "needs a slide; tests/mcp_servers has some",
     "sage tools run measure_maps": "needs maps; tests/mcp_servers/measures/test_part.py makes some",
     "sage tools run … --workers ray": "needs Ray; plugins/sage_ray/tests/test_workers.py runs it",
-    "sage exchange lexicon Homo_sapiens.gene_info.gz DO_cancer_slim.obo": "needs vocabularies of "
-    "hundreds of megabytes; the example of --help imports two small ones",
+    "sage kg vocabulary fetch": "downloads; tests/kg/test_in_vocabulary.py serves small files",
     "export": "sets a variable",
     "sage board ask": "needs a model; plugins/sage_tumor_board/tests/test_ask.py plays one",
     "python -m benchmarks": "takes minutes; that file and options exist is checked",

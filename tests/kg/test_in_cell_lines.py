@@ -12,9 +12,9 @@ from kg.corpus.textnorm import abbreviations
 from kg.extract.mentions import MentionFinder
 from kg.graph.model import Graph
 from kg.lexicon.index import Lexicon, LexiconEntry, Term
+from kg.lexicon.vocabularies import import_lexicons
 from kg.types import EntityType
 from sage.cli.kg import app
-from sage_exchange.vocabularies import import_lexicons
 from tests.kg.in_helpers import extractor, note, ontology, said
 
 RUN = CliRunner()

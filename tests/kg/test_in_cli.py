@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from kg.lexicon.asked import describe_names
 from kg.lexicon.ontology import Ontology
+from kg.lexicon.vocabularies import import_lexicons
 from sage.cli.kg import app
-from sage_exchange.vocabularies import import_lexicons
 from tests.kg.in_helpers import ONTOLOGY, ROOT, note
 
 RUN = CliRunner()

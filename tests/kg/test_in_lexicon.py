@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kg.extract.mentions import MentionFinder
 from kg.lexicon.index import Lexicon, LexiconEntry, Term
 from kg.lexicon.names import Names
+from kg.lexicon.vocabularies import import_lexicons
 from kg.types import EntityType
 from sage.core.errors import InputError
-from sage_exchange.vocabularies import import_lexicons
 from tests.kg.in_helpers import ontology, shared
 
 
@@ -90,10 +91,11 @@ def test_hazardous_aliases_are_left_out_and_counted(tmp_path: Path) -> None:
     )
     report = import_lexicons([source], tmp_path / "g.lex")
     lexicon = Lexicon.load(tmp_path / "g.lex")
-    found = [lexicon.entry(m.entry).name for m in lexicon.find("FABP5, E-FABP, SHARED1, the")]
-    assert found == ["FABP5", "FABP5"]
+    finder = MentionFinder(ontology(), [lexicon])
+    assert [mention.name for mention in finder.find("FABP5, E-FABP, the")] == ["FABP5", "FABP5"]
+    assert not finder.find("SHARED1 is high")
+    assert set(lexicon.senses) == {"SHARED1", "the"}
     assert report.left_out["alias is another symbol"] == 1
-    assert report.left_out["alias of several genes"] == 2
     assert report.left_out["pseudogene or unnamed locus"] == 1
 
 

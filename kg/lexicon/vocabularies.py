@@ -1,9 +1,10 @@
 """Compilation of large public vocabularies (NCBI gene_info, HGNC, OBO, MeSH) into a lexicon.
 
-The format is recognized by content, not by name. Ambiguous and hazardous names are
-omitted: an alias that is also another gene's symbol (FABP5 is an old alias of the
-pseudogene FABP5P1), an alias claimed by several genes, pseudogenes, names of fewer than
-three characters, and common words.
+The format is recognized by content, not by name. Omitted are aliases that are also another gene's
+symbol (FABP5 is an old alias of the pseudogene FABP5P1), pseudogenes, names of fewer than three
+characters, and names that annotated texts use for something else (`Evidence`). Short aliases and
+abbreviations with several meanings count only in a text that supports one of the meanings
+(`kg.lexicon.ambiguous`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kg.lexicon.index import Lexicon, LexiconEntry, Term
-from kg.lexicon.terms import HAZARDS
+from kg.lexicon.ambiguous import LONG, content_words, share_named
+from kg.lexicon.index import Lexicon, LexiconEntry, Sense, Term
+from kg.lexicon.terms import squeeze
 from kg.types import EntityType
 from sage.core.errors import InputError
 
@@ -31,11 +33,43 @@ class ImportReport:
 
     files: dict[str, int] = field(default_factory=dict)
     entries: int = 0
+    names: int = 0
     terms: int = 0
+    ambiguous: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Uses of names in texts that took no part in any evaluation.
+
+    `common` are frequent words of general English. `misused` contains pairs of a spelling and an
+    entry id that annotators rarely meant by it. `defined` maps a short form to the long forms that
+    authors define it as, with the number of papers.
+    """
+
+    common: frozenset[str] = frozenset()
+    misused: frozenset[tuple[str, str]] = frozenset()
+    defined: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path) -> Evidence:
+        """Read a table with the columns kind (a field of this class), name, meaning and count."""
+        rows = list(_table(_text(path)))
+        defined: dict[str, dict[str, int]] = {}
+        for row in rows:
+            if row["kind"] == "defined":
+                defined.setdefault(row["name"], {})[row["meaning"]] = int(row["count"])
+        return cls(
+            frozenset(row["name"] for row in rows if row["kind"] == "common"),
+            frozenset((r["name"], r["meaning"]) for r in rows if r["kind"] == "misused"),
+            defined,
+        )
+
+
+def import_lexicons(
+    paths: Sequence[Path], out: Path, evidence: Evidence | None = None
+) -> ImportReport:
     """Compile the vocabularies in `paths` into the lexicon file `out`.
 
     If two entries claim a name, genes outrank other kinds and earlier files outrank later ones.
@@ -46,6 +80,7 @@ def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
         If a file is missing or has an unknown format; the message lists the known formats.
     """
     report = ImportReport()
+    evidence = evidence or Evidence()
     rows: list[Row] = []
     texts = {path: _text(path) for path in paths}
     trees = _mesh_trees(texts)
@@ -56,40 +91,109 @@ def import_lexicons(paths: Sequence[Path], out: Path) -> ImportReport:
         if len(rows) == before and not _TREE_LINE.match(text):
             raise InputError(f"{path}: no usable entries; omit it or provide the complete table")
     official = {row[1] for row in rows if row[2] == EntityType.GENE}
-    claims = Counter(
-        synonym for row in rows if row[2] == EntityType.GENE for synonym in set(row[3])
-    )
+    claims: dict[str, list[int]] = {}
+    for index, row in enumerate(rows):
+        for synonym in {row[1], *row[3]} if row[2] == EntityType.GENE else ():
+            claims.setdefault(synonym, []).append(index)
     families = _families(rows)
-    entries: list[LexiconEntry] = []
+    entries = [LexiconEntry(identity, name, kind) for identity, name, kind, _ in rows]
     tiers: list[list[Term]] = [[], [], [], []]  # gene names, gene aliases, names, synonyms
-    for identity, name, kind, others in rows:
-        index = len(entries)
-        entries.append(LexiconEntry(identity, name, kind))
+    unsure: dict[str, list[int]] = {}
+    for index, (identity, name, kind, others) in enumerate(rows):
         gene = kind == EntityType.GENE
         names, synonyms = tiers[:2] if gene else tiers[2:]
-        if _usable(name, kind):
-            names.append(Term(name, index, gene))
-        else:
-            report.left_out["short or common word"] += 1
-        for synonym in others:
-            if gene and synonym in official:
+        for spelling in (name, *others):
+            alias = gene and spelling != name
+            symbol = gene and " " not in spelling
+            if alias and spelling in official:
                 report.left_out["alias is another symbol"] += 1
-            elif gene and claims[synonym] > 1 and " " not in synonym:
+            elif alias and len(claims[spelling]) > 1 and not symbol:
                 report.left_out["alias of several genes"] += 1
-            elif gene and _plain(synonym) in families:
+            elif alias and _plain(spelling) in families:
                 report.left_out["name of a family"] += 1
-            elif not _usable(synonym, kind):
-                report.left_out["short or common word"] += 1
+            elif not _usable(spelling, kind):
+                report.left_out["short name"] += 1
+            elif not symbol and spelling.casefold() in evidence.common:
+                report.left_out["common English word"] += 1
+            elif not symbol and (spelling.casefold(), identity) in evidence.misused:
+                report.left_out["word with another meaning"] += 1
             else:
-                synonyms.append(Term(synonym, index, gene and " " not in synonym))
+                (synonyms if alias or spelling != name else names).append(
+                    Term(spelling, index, symbol)
+                )
+                if symbol and (
+                    (alias and (len(claims[spelling]) > 1 or _SHORT.fullmatch(spelling)))
+                    or (alias and spelling.casefold() in evidence.common)
+                    or (spelling.casefold(), identity) in evidence.misused
+                ):
+                    unsure[spelling] = claims[spelling]
     if not entries:
         raise InputError("nothing to import: the files contain no usable entries")
-    lexicon = Lexicon.compile(entries, [term for tier in tiers for term in tier])
+    common = _common_words(rows)
+    _add_abbreviations(rows, evidence, common, unsure)
+    lexicon = Lexicon.compile(
+        entries,
+        [term for tier in tiers for term in tier],
+        [
+            Sense(spelling, index, _distinct(rows[index], spelling, common))
+            for spelling, claimed in sorted(unsure.items())
+            for index in claimed
+        ],
+        sorted(common),
+    )
     lexicon.save(out)
     report.entries, report.terms = len(entries), lexicon.terms
+    report.names = len({term.text for tier in tiers for term in tier})
+    report.ambiguous = len(unsure)
     return report
 
 
+def _distinct(row: Row, spelling: str, common: set[str]) -> tuple[str, ...]:
+    """List an entry's long names without the spelling itself, one per set of identifying words."""
+    by_words: dict[frozenset[str], str] = {}
+    for name in (row[1], *row[3]):
+        if LONG.search(name) and spelling.casefold() not in name.casefold():
+            by_words.setdefault(frozenset(content_words(name)) - common, name)
+    return tuple(by_words.values())
+
+
+_SHORT = re.compile(r"[A-Za-z-]{1,4}|\w{1,3}")
+"""An alias that is as likely another abbreviation: of four letters, or three letters and digits."""
+_COMMON_FROM = 150
+
+
+def _common_words(rows: Sequence[Row]) -> set[str]:
+    """Find the words that occur in the names of many entries and so do not identify any."""
+    counts: Counter[str] = Counter()
+    for _, name, _, others in rows:
+        counts.update({word for text in (name, *others) for word in content_words(text)})
+    return {word for word, count in counts.items() if count >= _COMMON_FROM}
+
+
+def _add_abbreviations(
+    rows: Sequence[Row], evidence: Evidence, common: set[str], unsure: dict[str, list[int]]
+) -> None:
+    """Add the short names that authors define otherwise, with the entries of both meanings."""
+    bearers: dict[str, list[int]] = {}
+    for index, (_, name, _, others) in enumerate(rows):
+        for spelling in {name, *others}:
+            bearers.setdefault(squeeze(spelling).casefold(), []).append(index)
+    for short, longs in evidence.defined.items():
+        own = bearers.get(squeeze(short).casefold(), [])
+        foreign = sum(
+            papers
+            for long, papers in longs.items()
+            if not any(share_named((rows[i][1], *rows[i][3]), long, common) for i in own)
+        )
+        if short in unsure or (own and foreign >= _DEFINED_FROM):
+            found = list(unsure.get(short, own))
+            for long in longs:
+                key = squeeze(long).casefold()
+                found += bearers.get(key, bearers.get(key.rstrip("s"), []))
+            unsure[short] = list(dict.fromkeys(found))
+
+
+_DEFINED_FROM = 2
 _NUMBERED = re.compile(r"(.{4,}?) (?:\d+[a-z]?|[a-z]\d*)")
 _FAMILY_FROM = 5
 
@@ -112,7 +216,7 @@ def _families(rows: Sequence[Row]) -> set[str]:
 
 
 def _usable(name: str, kind: EntityType) -> bool:
-    if len(name) < 3 or name.lower() in HAZARDS or not re.search(r"[A-Za-z]", name):
+    if len(name) < 3 or not re.search(r"[A-Za-z]", name):
         return False
     if kind == EntityType.CELL_LINE:
         # `EJ`, `Paris` and `A1` are lines of Cellosaurus; what the text calls a cell line is
@@ -141,6 +245,8 @@ def _rows(path: Path, text: str, trees: dict[str, str], report: ImportReport) ->
     first = text[:4000]
     header = first.splitlines()[0] if first.strip() else ""
     readers: list[tuple[bool, Callable[[], Iterator[Row]]]] = [
+        (header == "id\tname\tkind", lambda: _hetionet(text)),
+        ("*NEWRECORD" in first, lambda: _asciimesh(text)),
         ("GeneID" in header and "Symbol" in header, lambda: _gene_info(text, report)),
         ("hgnc_id" in header.lower() and "symbol" in header.lower(), lambda: _hgnc(text)),
         ("format-version:" in first or "[Term]" in first, lambda: _obo(text)),
@@ -153,8 +259,8 @@ def _rows(path: Path, text: str, trees: dict[str, str], report: ImportReport) ->
             return list(read())
     raise InputError(
         f"{path}: unknown vocabulary format; supported formats are NCBI gene_info, the HGNC "
-        "table, OBO, and MeSH (mesh_id, mesh_name, with the tree-number list in the same "
-        "folder)"
+        "table, OBO, Hetionet's nodes and MeSH (ASCII, or mesh_id and mesh_name with the "
+        "tree-number list in the same folder)"
     )
 
 
@@ -224,7 +330,7 @@ def _obo(text: str) -> Iterator[Row]:
 _TREE_LINE = re.compile(r"^[A-Z]\d\d(?:\.\d+)*\t")
 # Not G: its processes mix with physics and statistics (`Noise`, `Entropy`); GO has them.
 _TREE_TYPES = (
-    ("A11.251.210.", EntityType.CELL_LINE), ("A11", EntityType.CELL_TYPE),
+    ("A11.251.210.", EntityType.CELL_LINE), ("A11.284", None), ("A11", EntityType.CELL_TYPE),
     ("A", EntityType.TISSUE_REGION), ("B", EntityType.ORGANISM), ("C", EntityType.DISEASE),
     ("F03", EntityType.DISEASE), ("D12.776", EntityType.PROTEIN),
     ("D12.644", EntityType.PROTEIN), ("D08.811", EntityType.PROTEIN),
@@ -261,19 +367,57 @@ def _mesh(text: str, trees: dict[str, str], path: Path) -> Iterator[Row]:
     for row in _table(text):
         name = row["mesh_name"].strip()
         tree = trees.get(name, "C23" if symptoms else "")
-        kind = next((k for prefix, k in _TREE_TYPES if tree.startswith(prefix)), None)
-        if kind is None:
-            continue
-        names = []
-        pieces = name.split(", ")
-        if len(pieces) > 1 and not re.search(r"\d|Type|Group", pieces[-1]):
-            names.append(" ".join(reversed(pieces)))
-        yield f"MESH:{row['mesh_id']}", name, kind, _tidy(name, names)
+        kind = _tree_type(tree)
+        if kind is not None:
+            yield f"MESH:{row['mesh_id']}", name, kind, _tidy(name, _inverted(name))
     if not trees and not symptoms:
         raise InputError(
             f"{path}: MeSH names require tree numbers to determine their type; also provide the "
             "tree list (tree number, tab, name)"
         )
+
+
+def _tree_type(tree: str) -> EntityType | None:
+    return next((kind for prefix, kind in _TREE_TYPES if tree.startswith(prefix)), None)
+
+
+def _inverted(name: str) -> list[str]:
+    """Put an inverted heading in the order of speech: `Carcinoma, Squamous Cell`."""
+    pieces = name.split(", ")
+    plain = len(pieces) > 1 and not re.search(r"\d|Type|Group", pieces[-1])
+    return [" ".join(reversed(pieces))] if plain else []
+
+
+def _asciimesh(text: str) -> Iterator[Row]:
+    """Read MeSH in ASCII: descriptors with entry terms, and supplementary chemicals."""
+    for record in text.split("*NEWRECORD")[1:]:
+        found: dict[str, list[str]] = {}
+        for line in record.splitlines():
+            key, _, value = line.partition(" = ")
+            found.setdefault(key, []).append(value.split("|")[0].strip())
+        name = (found.get("MH") or found.get("NM") or [""])[0]
+        kind = _tree_type(min(found.get("MN", [""]), key=_branch))
+        if kind is None and found.get("RECTYPE") == ["C"]:
+            kind = EntityType.CHEMICAL
+        if name and kind is not None and found.get("UI"):
+            others = [*_inverted(name), *found.get("ENTRY", []), *found.get("PRINT ENTRY", [])]
+            others += found.get("SY", [])
+            yield f"MESH:{found['UI'][0]}", name, kind, _tidy(name, others)
+
+
+_HETIONET_TYPES = {
+    "Biological Process": EntityType.BIOLOGICAL_PROCESS, "Disease": EntityType.DISEASE,
+    "Compound": EntityType.CHEMICAL, "Anatomy": EntityType.TISSUE_REGION,
+}  # fmt: skip
+
+
+def _hetionet(text: str) -> Iterator[Row]:
+    for row in _table(text):
+        kind = _HETIONET_TYPES.get(row["kind"])
+        if kind is not None:
+            identity = row["id"].partition("::")[2]
+            prefix = "DrugBank:" if kind is EntityType.CHEMICAL else ""
+            yield f"{prefix}{identity}", row["name"], kind, []
 
 
 def _uberon(text: str) -> Iterator[Row]:
