@@ -211,7 +211,8 @@ def _details(primary: TestOutcome, contract: Contract, names: Names, *, crossed:
     elif names.beside and "adjusted.effect" in names.numbers:
         interval = names.write(", 95% CI {} to {}", "adjusted.lower", "adjusted.upper")
         scale = short_scale(contract.scale)
-        found.append(f"adjusted for {names.beside}: {scale} [[adjusted.effect]]{interval}")
+        counts = names.write("; {} events among {} patients", "adjusted.events", "adjusted.n")
+        found.append(f"adjusted for {names.beside}: {scale} [[adjusted.effect]]{interval}{counts}")
     elif not names.beside and not contract.strata:
         found.append("not adjusted")
     return [text for text in found if text]

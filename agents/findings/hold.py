@@ -106,7 +106,7 @@ def _name_relevant(contract: Contract) -> str:
     """Describe the smallest relevant effect, noting when it is SAGE's convention."""
     sources = (RATIO_SOURCE, DIFFERENCE_SOURCE, INDIRECT_SOURCE)
     named = contract.relevant is not None and contract.relevant.source not in sources
-    which = "by the contract" if named else "by convention"
+    which = "by the contract" if named else "by SAGE's default"
     return (
         f"a {contract.effect_name} of {{}}{unit_text(contract)}, {which} the smallest that matters,"
     )

@@ -311,7 +311,7 @@ def _control(finding: Control, names: Names) -> str:
     share = names.write("{} of {}", *counts) or ("few" if passed else "too many")
     label, others = within_sentence(finding.subject), f"{share} {names.drawn[place]}"
     start = f"In place of {label}" if passed else f"Not specific to {label}: in its place"
-    return f"{start}, {others} give as strong a test."
+    return f"{start}, {others} give a test at least as strong."
 
 
 MISSING = tuple(f"{Key.MISSING_EFFECT}.{end}" for end in ("effect", "lower", "upper"))
@@ -356,7 +356,10 @@ def _alternative(subject: str, names: Names) -> str:
             f"{model}.e_value", f"{model}.e_value_limit",
         )  # fmt: skip
         about = "adjusted" if model == "adjusted" else "unadjusted"
-        return f"A confounder{shown or ' left out'} could explain the {about} association away."
+        return (
+            f"A confounder{shown or ' left out'}, with both exposure and outcome, could explain the"
+            f" {about} association away."
+        )
     return {
         "chance": "Chance remains a plausible explanation.",
         "selection": "Patients with complete measurements may not represent all patients.",

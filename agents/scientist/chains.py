@@ -317,5 +317,5 @@ def _claim(
         if steps[0].supported
         else NO_SUPPORT,
         unsigned=unsigned,
-        untested=[f"{name}, as a step of the mechanism" for name in unmeasured],
+        untested=[f"the role of {name} in the mechanism" for name in unmeasured],
     )

@@ -409,6 +409,8 @@ def tell_answer(found: dict[str, Any]) -> None:
     print_line(f"  {answer['sentence']}")
     for text in found["against"][:2]:
         print_line(f"  Against: {text}")
+    if len(found["against"]) > 2:
+        print_line(f"  Against: {len(found['against']) - 2} more points in the report", style="dim")
     print_line(f"  {found['carries']} {found['novelty_words']} {found['review']}.", style="dim")
 
 

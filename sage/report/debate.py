@@ -132,8 +132,9 @@ def describe_papers(
         ):
             facts.add(f"{name}.novelty.{part}", count)
         text += (
-            ": [[novelty.same]] with its direction for one of its variables,"
-            " [[novelty.opposite]] with the opposite or none, [[novelty.neither]] with neither"
+            ": [[novelty.same]] report its direction for one of its variables,"
+            " [[novelty.opposite]] report the opposite direction or no association, and"
+            " [[novelty.neither]] report neither"
         )
     if debate["contradictions"]:
         text += "; findings of [[novelty.contradictions]] speak against it or a part of it"

@@ -184,17 +184,17 @@ def _describe_design(
     ]
     if cuts:
         yield f"Groups were split at the median: {', '.join(cuts)}."
-    yield "The analysis was fixed before any outcome was compared."
+    yield "This plan was fixed before any outcome was compared under it."
     for found in results.reproduction[:1]:
         alone = found.with_state("no second implementation")
         facts.add(f"{name}.reproduction.all", len(found.compared))
         facts.add(f"{name}.reproduction.agreed", len(found.with_state("reproduced")))
         facts.add(f"{name}.reproduction.alone", len(alone))
         yield (
-            f"A second program by {found.by} agrees in [[reproduction.agreed]] of"
-            " [[reproduction.all]] prespecified numbers"
-            + ("; [[reproduction.alone]] were not computed" if alone else "")
-            + ". It checks the computation, not the data handling or the grouping."
+            f"A second program by {found.by} recomputed"
+            + (" all but [[reproduction.alone]] of" if alone else "")
+            + " [[reproduction.all]] prespecified numbers; [[reproduction.agreed]] agree."
+            " It checks the computation, not the data handling or the grouping."
         )
 
 

@@ -61,7 +61,7 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
         counted = "" if power.events is None else f", {power.events:.0f} events expected"
         lines.append(
             f"Power: {power.n}{part} patients{counted}; with 80% power the"
-            f" smallest effect that can be seen is {power.minimum_detectable:.2f}"
+            f" smallest detectable effect is {power.minimum_detectable:.2f}"
             f" ({contract.effect_name})"
         )
     if contract.relevant is not None:

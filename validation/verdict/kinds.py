@@ -91,8 +91,8 @@ def _between_the_groups(analysis: AnalysisResult) -> list[str]:
     if neither is None or n is None or not neither.value:
         return []
     return [
-        f"{neither.text} of {n.text} patients are in neither group; leaving them out enlarges the"
-        " difference"
+        f"{neither.text} of {n.text} patients are in neither group, and the comparison does not"
+        " describe them"
     ]
 
 

@@ -527,9 +527,9 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
             limits.append(f"the second cohort points the same way {how}")
     if evidence.seen is not None and not _confirmed_elsewhere(evidence):
         text = (
-            f"written after contract {evidence.seen[:12]} gave results in these patients on the "
-            "same claim, or on a claim that sorts them nearly alike: exploratory until it is "
-            "tested in others, under a contract of their own"
+            f"the claim was written after contract {evidence.seen[:12]} had compared the same or "
+            "nearly the same groups of these patients; it is exploratory until it is tested in "
+            "other patients under a new contract"
         )
         words = "the claim was written after results in these patients were seen"
         doubts.append(Objection("registration", "registration", words, text))
