@@ -276,8 +276,8 @@ class Rules(Strict):
 
 
 RATIO_SOURCE = (
-    "SAGE's default, 1.5: no threshold for markers is established; as an odds ratio, it is 0.22 SD, "
-    "a small effect (Cohen 1988; Chinn 2000)"
+    "SAGE's default, 1.5: no threshold for markers is established; as an odds ratio, it is "
+    "0.22 SD, a small effect (Cohen 1988; Chinn 2000)"
 )
 DIFFERENCE_SOURCE = "a convention: 0.3 SD, between a small and a medium effect (Cohen 1988)"
 INDIRECT_SOURCE = "a convention: product of the two paths' smallest relevant effects"

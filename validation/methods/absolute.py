@@ -173,8 +173,8 @@ def lost_limits(analysis: AnalysisResult, alpha: float) -> list[str]:
         tip = numbers.get(f"tipping_point.{name}.delta")
         if tip and tip.value and 1 / FRAGILE < tip.value < FRAGILE:
             limits.append(
-                f"not significant if, after censoring, patients of the {name} group have {tip.text} "
-                "times the hazard of those still followed"
+                f"not significant if, after censoring, patients in the {name} group have "
+                f"{tip.text} times the hazard of those still followed"
             )
     return limits
 
