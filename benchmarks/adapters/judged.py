@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.adapters.claim_audit import kappa
 from benchmarks.runner import Report, Row, share
-from kg.extract.probability import THRESHOLD
+from kg.extract.probability import SHOWN
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 JUDGMENTS = ("known", "plausible", "co-study", "wrong")
@@ -77,7 +77,7 @@ def score_triples(name: str, readers: tuple[str, ...]) -> Row:
     rows = load_sheet(RESULTS / "extraction" / name)
     right = [all(row[reader] == "1" for reader in readers) for row in rows]
     kept = [(row, ok) for row, ok in zip(rows, right, strict=True)
-            if row["probability"] and float(row["probability"]) >= THRESHOLD]  # fmt: skip
+            if row["probability"] and float(row["probability"]) >= SHOWN]  # fmt: skip
     fresh = [(float(row["probability"]), ok) for row, ok in kept
              if row.get("half", "reliability") == "reliability"]  # fmt: skip
     first = [all(row[reader] == "1" for reader in readers[:-1]) for row in rows]

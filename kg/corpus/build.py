@@ -22,7 +22,6 @@ from kg.corpus.chunks import Chunk, chunk
 from kg.corpus.places import GRAPHML, REPORT, STORE, graph_folder
 from kg.corpus.store import Store
 from kg.extract.base import Extraction, Extractor
-from kg.extract.related import BROAD
 from kg.extract.verify import UNGROUNDED
 from kg.lexicon.index import Lexicon
 from kg.lexicon.names import Names
@@ -314,9 +313,7 @@ class _Build:
             base = FusionOptions.paper() if self.options.fusion == "paper" else FusionOptions()
             update: dict[str, Any] = {
                 "prune_below": self.options.prune_below,
-                "min_confidence": min(self.options.min_confidence, BROAD)
-                if self.options.broad
-                else self.options.min_confidence,
+                "min_belief": self.extractor.shown,
             }
             if self.options.tau is not None:
                 update["tau"] = self.options.tau
@@ -337,6 +334,7 @@ class _Build:
         self.report.embedder = fused.embedder
         self.report.nodes = graph.n_nodes
         self.report.edges = graph.n_edges
+        self.report.edges_shown = graph.view().n_edges
         self.report.pruned = {name: count for name, count in fused.dropped.items() if count}
         for merge in fused.merges:
             self.report.merges[merge.tier.value] = self.report.merges.get(merge.tier.value, 0) + 1

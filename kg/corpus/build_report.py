@@ -29,7 +29,6 @@ class BuildOptions(Strict):
     fusion: Literal["guarded", "paper"] = "guarded"
     tau: float | None = Field(default=None, gt=0.0, le=1.0)
     embedder: str = "default"
-    min_confidence: float = Field(default=0.5, ge=0.0, le=1.0)
     prune_below: int = Field(default=3, ge=1)
     ocr: bool = False
     include_retracted: bool = False
@@ -89,6 +88,7 @@ class BuildReport(BaseModel):
     grounding: float | None = None
     nodes: int = 0
     edges: int = 0
+    edges_shown: int = 0
     merges: dict[str, int] = Field(default_factory=dict)
     pruned: dict[str, int] = Field(default_factory=dict)
     prompt_tokens: int = 0

@@ -77,5 +77,9 @@ class Extractor(Protocol):
     def key(self) -> str:
         """Hash of everything that affects results: version, lexicon, prompt, model and schema."""
 
+    @property
+    def shown(self) -> float:
+        """Support from which statements belong to a graph's default view."""
+
     def extract(self, chunks: Sequence[Chunk], emit: Emit) -> None:
         """Call `emit` once per chunk, as results arrive."""

@@ -24,6 +24,7 @@ from kg.extract.base import MIN_CONFIDENCE, Emit, Extraction, Statement
 from kg.extract.prose import quoted_matter
 from kg.extract.rules import RulesExtractor
 from kg.extract.verify import NOT_QUOTED, NOT_STATED, Claim, Verifier
+from kg.graph.belief import SYSTEMATIC
 from kg.lexicon.index import Lexicon
 from kg.lexicon.names import Names
 from kg.lexicon.ontology import Ontology
@@ -37,8 +38,6 @@ from sage.core.printable import one_line, quote_text
 
 PROMPT = "triples.v1.md"
 VERSION = "4"
-# Share of a reader's statements that are wrong however often it repeats them; INDRA's default.
-_SYSTEMATIC = 0.05
 _REPLY_TOKENS = 60  # of a triple in a reply, for the estimate
 _TRIPLES_PER_SENTENCE = 0.5
 
@@ -87,6 +86,7 @@ class ChatExtractor:
     """
 
     name = "chat"
+    shown = MIN_CONFIDENCE
 
     def __init__(
         self,
@@ -307,4 +307,4 @@ def _combine_confidence(model: float, rules: float) -> float:
     """
     if not rules:
         return model
-    return round(1.0 - (1.0 - model * (1.0 - _SYSTEMATIC)) * (1.0 - rules), 3)
+    return round(1.0 - (1.0 - model * (1.0 - SYSTEMATIC)) * (1.0 - rules), 3)

@@ -13,8 +13,10 @@ from pathlib import Path
 from kg.extract.base import Mention, Statement
 from kg.extract.related import probability, read_weights
 
-#: A reading below this probability is not kept: precision before recall.
-THRESHOLD = 0.75
+#: A reading below this probability is not kept.
+KEPT = 0.3
+#: Readings are shown by default from this probability on: precision before recall.
+SHOWN = 0.75
 
 _KINDS = {
     "binds": "binding",

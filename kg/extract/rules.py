@@ -23,7 +23,7 @@ from kg.extract import cues, groups, phrases, syntax
 from kg.extract.base import Emit, Extraction, Mention, Statement
 from kg.extract.mentions import MentionFinder
 from kg.extract.nominal import nominals
-from kg.extract.probability import THRESHOLD, Reading, Side, Signs
+from kg.extract.probability import KEPT, SHOWN, Reading, Side, Signs
 from kg.extract.prose import is_prose, quoted_matter
 from kg.extract.related import BROAD, Meeting, score_pairs
 from kg.extract.syntax import Trigger, TriggerFinder
@@ -31,7 +31,7 @@ from kg.lexicon.index import Lexicon
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 
-VERSION = "19"
+VERSION = "20"
 BELOW = "probability below the threshold"
 PARALLEL_FROM = 1_500_000  # characters; below, starting processes costs more than it saves
 
@@ -166,7 +166,8 @@ class RulesExtractor:
         broad: bool = False,
     ) -> None:
         self._workers = workers
-        self.threshold = BROAD if broad else THRESHOLD
+        self.threshold = BROAD if broad else KEPT
+        self.shown = BROAD if broad else SHOWN
         self._broad = broad
         self._lexicons = tuple(lexicons)
         self._ontology = ontology

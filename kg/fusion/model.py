@@ -21,9 +21,9 @@ class FusionOptions(Strict):
     """Options for fusion.
 
     `guarded` mode merges in tiers (lexical key, dictionary, guarded similarity to a leader).
-    `paper` mode is the rule of SAGE, 3.1: names above tau are merged by chaining, with one
-    edge per ordered pair. `apart` undoes merges: it lists pairs of names that guarded fusion
-    keeps in different nodes.
+    `paper` mode is the rule of SAGE, 3.1: names above tau are merged by chaining, with one edge per
+    ordered pair. `apart` undoes merges: it lists pairs of names that guarded fusion keeps in
+    different nodes. `min_belief` is the support from which an edge belongs to the default view.
     """
 
     mode: Literal["guarded", "paper"] = "guarded"
@@ -33,7 +33,8 @@ class FusionOptions(Strict):
     similarity: bool = True
     prune_below: int = Field(default=3, ge=1)
     apart: tuple[tuple[str, str], ...] = ()
-    min_confidence: float = Field(default=0.5, ge=0.0, le=1.0)
+    min_confidence: float = Field(default=0.3, ge=0.0, le=1.0)
+    min_belief: float = Field(default=0.0, ge=0.0, le=1.0)
 
     @classmethod
     def paper(cls) -> FusionOptions:

@@ -1,10 +1,9 @@
 """Weight and belief of edges from their readings.
 
-Belief treats each independent document as a witness: support is a noisy-or over documents
-of the best confidence in each, and so is contradiction. The two are combined by
-Dempster's rule for simple support functions, b = s (1 - c) / (1 - s c). Equal support and
-contradiction give less than one half, and neither can reach certainty by itself, because
-a reading is trusted to at most 0.99.
+Belief treats each independent document as a witness: support is a damped noisy-or over documents of
+the best confidence in each, and so is the evidence against. The two are combined by Dempster's rule
+for simple support functions, b = s (1 - c) / (1 - s c). Equal support and contradiction give less
+than one half, and neither alone can reach certainty.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from numpy.typing import NDArray
 from kg.types import Polarity
 
 _MOST = 0.99
+#: Share of a reader's statements that are wrong however many papers repeat them; INDRA's default.
+SYSTEMATIC = 0.05
 #: A speculative sentence ("may", "suggests") counts for half.
 SPECULATIVE = 0.5
 
@@ -60,13 +61,21 @@ def best_per_document(
     return chosen // max(n_documents, 1), chosen % max(n_documents, 1), best
 
 
-def noisy_or(
+def damped_or(
     group: NDArray[np.int64], probability: NDArray[np.float64], n: int
 ) -> NDArray[np.float64]:
-    """Compute 1 - prod(1 - p) over the members of each group, (n,); 0 for an empty group."""
-    logs = np.zeros(n)
-    np.add.at(logs, group, np.log1p(-np.clip(probability, 0.0, _MOST)))
-    return -np.expm1(logs)
+    """Compute the probability that one of several readings is right, (n,); 0 for an empty group.
+
+    A reading errs at random, which repetition remedies, or systematically, which it does not:
+    1 - s - prod(1 - s - p), but at least the highest p. A single reading counts as it is.
+
+    Source: the belief model of INDRA, Gyori et al., Molecular Systems Biology 2017.
+    """
+    logs, best = np.zeros(n), np.zeros(n)
+    clipped = np.clip(probability, 0.0, _MOST)
+    np.add.at(logs, group, np.log(np.maximum(1.0 - SYSTEMATIC - clipped, 1e-12)))
+    np.maximum.at(best, group, clipped)
+    return np.where(best > 0.0, np.maximum(best, 1.0 - SYSTEMATIC - np.exp(logs)), 0.0)
 
 
 def combine(support: NDArray[np.float64], against: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -167,7 +176,7 @@ def edge_measures(
     trust = np.asarray(confidence, dtype=np.float64) * np.where(speculative, SPECULATIVE, 1.0)
     trust = np.where(retracted, 0.0, trust)
     at, witness, best = best_per_document(edge, document, trust, n_documents)
-    support = noisy_or(at, best, n_edges)
+    support = damped_or(at, best, n_edges)
     opposed, opponent = against
     con = np.zeros(n_edges)
     if len(opposed):
@@ -181,6 +190,6 @@ def edge_measures(
             best[picks],
             n_documents,
         )
-        con = noisy_or(a, b, n_edges)
+        con = damped_or(a, b, n_edges)
     belief = combine(support, con)
     return weight.astype(np.float32), belief.astype(np.float32), documents.astype(np.int32)

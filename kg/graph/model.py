@@ -15,7 +15,7 @@ from kg.graph.lookup import Lookup
 from kg.graph.rows import NO_MERGES
 from kg.graph.sidecar import SIDECAR, is_sidecar, read_sidecar, write_sidecar
 from kg.graph.stats import count_stats
-from kg.graph.time import cut_graph
+from kg.graph.time import cut_graph, view_graph
 from kg.graph.types import EdgeView, GraphStats, Neighbor, NodeView
 from kg.types import ConceptMatch
 from sage.core.errors import InputError
@@ -32,8 +32,10 @@ class Graph(GraphArrays):
         return cls(*build_columns(fused))
 
     @classmethod
-    def load(cls, path: str | Path) -> Graph:
+    def load(cls, path: str | Path, min_belief: float | None = None) -> Graph:
         """Load a graph from a sidecar folder, a folder that contains one, or a GraphML file.
+
+        The result is the default view, or that of the given `min_belief`; 0 gives all readings.
 
         Raises
         ------
@@ -43,10 +45,10 @@ class Graph(GraphArrays):
         path = Path(path)
         for folder in (path, path / SIDECAR):
             if is_sidecar(folder):
-                return cls(*read_sidecar(folder))
+                return cls(*read_sidecar(folder)).view(min_belief)
         for file in (path, path / "graph.graphml"):
             if file.is_file():
-                return cls(*read_graphml(file))
+                return cls(*read_graphml(file)).view(min_belief)
         what = "is empty or not a graph folder" if path.is_dir() else "does not exist"
         raise InputError(
             f"{path} {what}; expected a graph folder ({SIDECAR}) or a .graphml file. Build a "
@@ -64,6 +66,16 @@ class Graph(GraphArrays):
         years are recomputed, and small components are pruned as when building.
         """
         return cut_graph(self, year)
+
+    def view(self, min_belief: float | None = None) -> Graph:
+        """Return the graph of the edges whose readings support them well enough.
+
+        Support is the belief before contradictions, hedges and retractions are counted, so that
+        contested and hedged statements stay visible. By default the floor is the build's.
+        """
+        if min_belief is None:
+            min_belief = float((self.meta.get("options") or {}).get("min_belief", 0.0))
+        return view_graph(self, min_belief) if min_belief else self
 
     # -- queries ----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kg.fusion.edges import components
 from kg.graph.arrays import NO_YEAR, GraphArrays
+from kg.graph.belief import best_per_document, damped_or
 
 G = TypeVar("G", bound=GraphArrays)
 _NODES = ("types", "node_row")
@@ -35,6 +36,22 @@ def cut_graph(graph: G, year: int) -> G:
         out = subgraph(graph, alive, known)
         out.measure()
     out.meta["as_of"] = year
+    return view_graph(out, out.meta["min_belief"]) if "min_belief" in out.meta else out
+
+
+def view_graph(graph: G, min_belief: float) -> G:
+    """Restrict the graph to edges of enough support (see `kg.graph.model.Graph.view`)."""
+    if not len(graph.reading_edge):
+        return graph  # a foreign graph
+    at, _, best = best_per_document(
+        graph.reading_edge,
+        graph.reading_document,
+        graph.reading_confidence,
+        int(graph.reading_document.max()) + 1,
+    )
+    shown = damped_or(at, best, graph.n_edges) >= min_belief - 1e-6
+    out = subgraph(graph, shown, np.ones(len(graph.reading_edge), dtype=np.bool_))
+    out.meta["min_belief"] = min_belief
     return out
 
 

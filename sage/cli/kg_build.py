@@ -253,7 +253,9 @@ def _print_report(report: BuildReport) -> None:
     )
     table.add_row("dropped", counts(report.dropped))
     table.add_row(
-        "graph", f"{count_noun(report.nodes, 'node')}, {count_noun(report.edges, 'edge')}"
+        "graph",
+        f"{count_noun(report.nodes, 'node')}, {count_noun(report.edges, 'edge')} "
+        f"({report.edges_shown:,} in the default view)",
     )
     table.add_row("merges", counts(report.merges))
     table.add_row("pruned", counts(report.pruned))

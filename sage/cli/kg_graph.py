@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sage.cli.kg_options import AsOf, GraphPath, MaxCost, load_graph
+from sage.cli.kg_options import AsOf, GraphPath, MaxCost, MinBelief, load_graph
 from sage.cli.options import AsJson
 from sage.core.errors import InputError
 from sage.core.printable import count_noun, quote_text
@@ -33,6 +33,7 @@ def list_paths(
         typer.Option(min=1, max=8, help="Maximum length of a path; default: from the settings."),
     ] = None,
     as_of: AsOf = None,
+    min_belief: MinBelief = None,
     domain: Annotated[
         str | None, typer.Option(help="Disease or field against which relevance is measured.")
     ] = None,
@@ -61,7 +62,7 @@ def list_paths(
     settings = load()
     asked = {"k": limit, "max_hops": max_hops, "seed": seed, "rank": rank}
     options = settings.path_options(**{name: x for name, x in asked.items() if x is not None})
-    loaded = load_graph(graph, as_of)
+    loaded = load_graph(graph, as_of, min_belief)
     embedder = make_embedder(settings)
     with err.status("searching"):
         if len(concepts) == 2:
@@ -128,6 +129,7 @@ def show(
         str | None, typer.Argument(help="Name, alias or ID of a concept; default: the whole graph.")
     ] = None,
     as_of: AsOf = None,
+    min_belief: MinBelief = None,
     out_path: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write an HTML page that opens offline.")
     ] = None,
@@ -146,7 +148,7 @@ def show(
     from sage.cli.console import out, print_json
     from sage.core.files import write_text
 
-    loaded = load_graph(graph, as_of)
+    loaded = load_graph(graph, as_of, min_belief)
     if name is None:
         _print_stats(loaded.stats(), as_json)
         return

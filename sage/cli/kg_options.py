@@ -35,8 +35,19 @@ Lexicons = Annotated[
 ]
 
 
-def load_graph(path: Path, as_of: int | None = None) -> Graph:
-    """Load a graph from its folder or file, restricted to knowledge from up to the year `as_of`."""
+MinBelief = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Show statements from this support on (0: all); default: 0.75 for a graph built with "
+        "rules.",
+    ),
+]
+
+
+def load_graph(path: Path, as_of: int | None = None, min_belief: float | None = None) -> Graph:
+    """Load a view of a graph, restricted to what was known in the year `as_of`."""
     from rich.markup import escape
 
     from kg.corpus.places import graph_folder
@@ -45,7 +56,7 @@ def load_graph(path: Path, as_of: int | None = None) -> Graph:
     from sage.settings import load
 
     folder = graph_folder(path)
-    graph = open_graph(folder if folder.is_dir() else path, load())
+    graph = open_graph(folder if folder.is_dir() else path, load(), min_belief)
     for note in graph.meta.get("notes") or ():
         err.print(f"[yellow]note[/] {path}: {escape(note)}", soft_wrap=True)
     return graph.as_of(as_of) if as_of is not None else graph

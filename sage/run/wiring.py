@@ -178,22 +178,22 @@ def _graph_code() -> str:
     return hash_files(sorted(Path(kg.__path__[0]).rglob("*.py")))[:12]
 
 
-def open_graph(path: Path, settings: Settings) -> Graph:
-    """Open a graph from a folder or file, caching a GraphML file's arrays on first read.
+def open_graph(path: Path, settings: Settings, min_belief: float | None = None) -> Graph:
+    """Open a view of a graph, caching the arrays of a GraphML file on first read.
 
     The cache is keyed by the file's content and SAGE's code.
     """
     from kg.graph.model import Graph
 
     if not path.is_file():
-        return Graph.load(path)
+        return Graph.load(path, min_belief)
     kept = settings.cache_dir / "graphs" / f"file-{hash_file(path)[:24]}{_graph_code()}"
     with suppress(InputError):  # not there yet, or damaged
-        return Graph.load(kept)
-    graph = Graph.load(path)
+        return Graph.load(kept, min_belief)
+    graph = Graph.load(path, 0.0)
     with suppress(FaultError, InputError):  # an unwritable cache only costs time
         graph.save_sidecar(kept)
-    return graph
+    return graph.view(min_belief)
 
 
 def make_ontology(folder: Path | None = None) -> Ontology:

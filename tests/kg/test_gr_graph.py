@@ -40,11 +40,36 @@ def test_weight_sums_the_highest_confidence_of_each_document() -> None:
     assert len(edge.supports) == 3
 
 
-def test_belief_is_a_noisy_or_over_independent_documents() -> None:
+def test_belief_is_a_damped_noisy_or_over_independent_documents() -> None:
     g = graph([triple("a1", "b1", doc=d, confidence=c) for d, c in (("x", 0.6), ("y", 0.7))])
     assert edge_of(g, "a1", "associated_with", "b1").belief == pytest.approx(
-        1 - 0.4 * 0.3, abs=1e-6
+        1 - 0.05 - 0.35 * 0.25, abs=1e-6
     )
+
+
+def test_many_papers_never_make_certain_and_one_counts_as_it_is() -> None:
+    g = graph([triple("a1", "b1", doc=str(n), confidence=0.6) for n in range(30)])
+    assert edge_of(g, "a1", "associated_with", "b1").belief == pytest.approx(0.95, abs=1e-3)
+    g = graph([triple("a1", "b1", confidence=0.98)])
+    assert edge_of(g, "a1", "associated_with", "b1").belief == pytest.approx(0.98, abs=1e-6)
+
+
+def test_the_view_shows_what_enough_papers_support_and_the_graph_keeps_all() -> None:
+    g = graph(
+        [
+            triple("a1", "b1", confidence=0.9, speculative=True),
+            triple("b1", "c1", doc="x", confidence=0.6),
+            triple("b1", "c1", doc="y", confidence=0.6),
+            triple("c1", "d1", confidence=0.6),
+        ]
+    )
+    seen = g.view(0.75)
+    assert {(seen.names[h], seen.names[t]) for h, t in zip(seen.head, seen.tail, strict=True)} == {
+        ("a1", "b1"),
+        ("b1", "c1"),
+    }
+    assert g.view() is g
+    assert g.n_edges == 3
 
 
 def test_two_files_of_one_paper_are_one_witness() -> None:

@@ -16,7 +16,7 @@ from tests.kg.in_helpers import extractor, note, ontology, read, said
 
 def kept(sentence: str) -> list[Statement]:
     """The statements of a sentence that are likely enough to be kept."""
-    return [s for s in read(sentence) if s.confidence >= extractor().threshold]
+    return [s for s in read(sentence) if s.confidence >= extractor().shown]
 
 
 @pytest.mark.parametrize(
