@@ -115,6 +115,9 @@ def _write_claim(hypothesis: Hypothesis, known: Known) -> str:
         case Comparison.COMBINED:
             beyond = [label_of(key, known) for key in hypothesis.covariates]
             more = f" beyond {join_names(beyond)}" if beyond else ""
+            if hypothesis.penalty is not None:
+                score = f"cross-validated {hypothesis.penalty} score of {join_names(names)}"
+                return f"{place}, a higher {score} goes with {outcome}{more}."
             return f"{place}, {join_names(sides)} jointly go with {outcome}{more}."
         case Comparison.TREND:
             ends = "lowest to the highest" if more == "higher" else "highest to the lowest"

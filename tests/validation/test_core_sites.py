@@ -13,13 +13,13 @@ from tests.validation import core_help
 from tests.validation.core_help import claim, frozen_for, load, patients, run
 from tests.validation.test_stat_r import FIGURES
 from tests.validation.test_stat_r import patients as cohort_of_r
-from validation.controls.numeric import permutations
 from validation.drafting.draft import draft
 from validation.inputs.population import confirmation_mask
 from validation.ledger.ledger import Ledger
 from validation.methods.sites import _share
 from validation.results.results import Results
 from validation.statistics.cox import cox
+from validation.statistics.permuted import permutations
 
 VARIABLE = """
 [variables.{0}]

@@ -8,7 +8,6 @@ from sksurv.linear_model import CoxPHSurvivalAnalysis
 from sksurv.util import Surv
 
 from benchmarks.simulate.samples import survival_sample
-from validation.controls.numeric import empirical_p, matched_features, permutations, score_z
 from validation.screening.rank import screen
 from validation.statistics.base import chi2_p
 from validation.statistics.cox import cox
@@ -22,6 +21,7 @@ from validation.statistics.errors import (
     TooManyCovariatesError,
 )
 from validation.statistics.multiplicity import bh
+from validation.statistics.permuted import empirical_p, matched_features, permutations, score_z
 
 
 def features(n=220, p=60, seed=1):

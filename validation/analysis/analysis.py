@@ -273,7 +273,7 @@ class Analysis:
                     plan.random_features > 0,
                 )
                 for at, use in enumerate(self.contract.exposures)
-                if use in self.contract.claimed
+                if use in self.contract.redrawn
             ),
             known_positive=self._control(
                 KnownPositiveResult,

@@ -61,6 +61,7 @@ Method = Literal[
     "joint_groups",
     "ordered_groups",
     "nested",
+    "penalized",
     "mediation",
     "site",
     "time_dependent",
@@ -424,6 +425,11 @@ class Contract(Strict):
     def claimed(self) -> tuple[VariableUse, ...]:
         """The exposures that carry the claim: all, or only those added to the first."""
         return self.exposures[1:] if self.comparison is Comparison.ADDED else self.exposures
+
+    @property
+    def redrawn(self) -> tuple[VariableUse, ...]:
+        """Claimed exposures that are redrawn apart; the first stands for all of a score."""
+        return self.claimed[:1] if self.hypothesis.penalty else self.claimed
 
     def test(self, name: str) -> TestPlan:
         """Return a registered test.

@@ -25,6 +25,15 @@ WHOLE: dict[Comparison, tuple[Method, str]] = {
     ),
 }
 """Comparisons tested by a single method on all exposures together, each with a note."""
+
+
+def whole_of(hypothesis: Hypothesis) -> tuple[Method, str] | None:
+    """Return the method that tests all exposures together, and a note; None if there is none."""
+    if hypothesis.penalty is not None:
+        return "penalized", f"p by dealing the markers at random; {hypothesis.penalty} Cox model"
+    return WHOLE.get(hypothesis.comparison)
+
+
 PROGNOSIS = "incidence in the presence of the competing event; carries no claim"
 TREND_CUTS = (CutRule.TERTILE, CutRule.QUARTILE)
 CONTINUOUS_CUTS = (CutRule.CONTINUOUS, CutRule.SPLINE, CutRule.OPTIMAL)
@@ -63,7 +72,7 @@ def tests_of(
         return tuple(_extended_cox_tests(hypothesis, endpoint, secondary, covariates, strata))
     grouped = uses_groups(hypothesis)
     rule = hypothesis.exposures[0].cut
-    whole = WHOLE.get(hypothesis.comparison)
+    whole = whole_of(hypothesis)
     tests = of_endpoint("", endpoint, grouped, rule, covariates, strata, primary=True, whole=whole)
     if endpoint.kind == "survival" and splits_jointly(hypothesis):
         tests.append(
@@ -405,7 +414,7 @@ def curve_cuts(hypothesis: Hypothesis, *, binary: bool = False) -> tuple[CutRule
     groups.
     """
     own = hypothesis.exposures[0].cut
-    if binary:
+    if binary or hypothesis.penalty is not None:
         return (own,)
     if hypothesis.comparison is Comparison.TREND:
         levels = own is CutRule.LEVELS

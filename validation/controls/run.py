@@ -17,7 +17,6 @@ from sage.core.errors import InputError
 from validation.cohort.findings_timing import indicators
 from validation.contracts.contract import TestPlan, VariableUse
 from validation.controls.keys import Key, random_key
-from validation.controls.numeric import dealt_at_risk, empirical_p, permutations, score_z
 from validation.core.hypothesis import Comparison, CutRule, Direction
 from validation.inputs.population import (
     Exposed,
@@ -29,6 +28,7 @@ from validation.inputs.population import (
 )
 from validation.inputs.study import Study
 from validation.methods import run_method
+from validation.methods.penalized import score_draws
 from validation.results.controls import (
     ControlResult,
     Controls,
@@ -47,6 +47,7 @@ from validation.statistics.cox import cox, null_scores
 from validation.statistics.cutpoint import logrank_scores
 from validation.statistics.errors import StatisticsError
 from validation.statistics.leakage import find_leak
+from validation.statistics.permuted import dealt_at_risk, empirical_p, permutations, score_z
 from validation.statistics.survival import logrank
 
 if TYPE_CHECKING:
@@ -225,6 +226,9 @@ def permuted_outcome(study: Study) -> PermutedOutcome:
         observed, null = dealt_at_risk(
             entry, value, flags, x, layers, times=plan.permutations, seed=seed
         )
+    elif study.contract.hypothesis.penalty is not None:
+        beside = np.empty((len(x), 0)) if others is None else others
+        observed, null = score_draws(study, study.contract.primary_test, keep, beside)
     else:
         orders = permutations(len(x), plan.permutations, seed, layers, clusters)
         if flags is not None:
@@ -293,6 +297,9 @@ def random_features(study: Study, candidates: pd.DataFrame | None, exposure: int
         )
     elif contract.hypothesis.time_dependent:
         observed, null = _at_risk(study)
+    elif contract.hypothesis.penalty is not None:
+        nothing = np.empty((int(keep.sum()), 0))
+        observed, null = score_draws(study, contract.primary_test, keep, nothing)
     else:
         null = np.array([float("nan") if draw is None else _draw(draw, outcome) for draw in draws])
         observed = _draw(study.exposed, outcome)

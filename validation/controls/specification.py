@@ -213,6 +213,8 @@ def _cuts(study: Study, rule: CutRule) -> tuple[Cut, ...] | None:
 
 def _exposures(study: Study) -> dict[str, Exposed]:
     """Code the exposure under each registered cut that applies, by the cut's name."""
+    if study.contract.hypothesis.penalty is not None:  # the score is trained on the claim's coding
+        return {_own_cut(study): study.exposed}
     rules = {rule.value: _cuts(study, rule) for rule in study.contract.specification.cuts}
     if _own_cut(study) == CLAIMED:
         rules[CLAIMED] = study.cuts

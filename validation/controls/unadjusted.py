@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sage.core.errors import InputError
 from validation.contracts.contract import TestPlan
-from validation.contracts.registered import ADJUSTED, WHOLE
+from validation.contracts.registered import ADJUSTED, whole_of
 from validation.controls.curve import Specification
 from validation.methods import run_method
 from validation.results.controls import Unadjusted
@@ -76,7 +76,7 @@ def _adjusted_plan(contract: Contract) -> TestPlan:
         if plan.id == "adjusted":
             return plan
     primary = contract.primary_test
-    whole = WHOLE.get(contract.comparison)
+    whole = whole_of(contract.hypothesis)
     method = whole[0] if whole is not None else ADJUSTED[contract.endpoint(primary.endpoint).kind]
     if contract.hypothesis.time_dependent:
         method = "time_dependent"

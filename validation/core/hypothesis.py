@@ -135,6 +135,9 @@ class Exposure(Strict):
         return self
 
 
+Penalty = Literal["lasso", "ridge"]
+
+
 class Comparison(StrEnum):
     """Type of comparison that a hypothesis makes."""
 
@@ -220,7 +223,9 @@ class Hypothesis(Strict):
     count as a declaration), baseline variables are adjusted for in the order of their
     relation to the exposure. `untested` lists the parts of the statement that the cohort
     cannot test; the report repeats them next to the verdict. `relevant` is the smallest
-    effect that matters, if the claim does not use the endpoint's default.
+    effect that matters, if the claim does not use the endpoint's default. With a `penalty`,
+    a `combined` claim is about the score of a lasso or ridge Cox model, by which each patient
+    is scored from the models of the other patients (nested cross-validation).
 
     Variables that became known after the start of follow-up are handled in either of two
     ways: with `landmark`, follow-up starts that many months later, among patients still at
@@ -231,8 +236,9 @@ class Hypothesis(Strict):
     id: str
     statement: str = ""
     population: Population
-    exposures: tuple[Exposure, ...] = Field(min_length=1, max_length=8)
+    exposures: tuple[Exposure, ...] = Field(min_length=1, max_length=40)
     comparison: Comparison
+    penalty: Penalty | None = Field(default=None, exclude_if=lambda given: given is None)
     endpoint: str
     secondary_endpoints: tuple[str, ...] = ()
     hierarchy: bool = Field(default=False, exclude_if=lambda given: not given)
@@ -286,7 +292,20 @@ class Hypothesis(Strict):
         if self.comparison is not Comparison.COMBINED and count > 3:
             raise ValueError(
                 f"comparison `{self.comparison}` allows at most three exposures, got {count}; "
-                "`combined` allows eight"
+                "`combined` allows eight, and forty with a `penalty`"
+            )
+        if self.penalty is None and count > 8:
+            raise ValueError(f"{count} exposures need a `penalty`; without it, eight are allowed")
+        if self.penalty is not None and (
+            self.comparison is not Comparison.COMBINED
+            or self.direction is not Direction.HIGHER_RISK
+            or self.secondary_endpoints
+            or self.subgroups
+        ):
+            raise ValueError(
+                "`penalty` requires comparison `combined` and direction `higher_risk`, because a "
+                "higher score means a higher risk; the score is trained on the claim's endpoint in "
+                "all patients, so omit `secondary_endpoints` and `subgroups`"
             )
         if self.hierarchy and not self.secondary_endpoints:
             raise ValueError(

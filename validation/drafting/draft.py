@@ -504,6 +504,9 @@ def _group_names(
         other_side = "higher" if second.level == "low" else "lower"
         return f"{added} (per standard deviation)", f"one standard deviation {other_side}"
     if hypothesis.comparison is Comparison.COMBINED:
+        if hypothesis.penalty is not None:
+            score = f"{hypothesis.penalty} score of {len(hypothesis.exposures)} markers"
+            return f"{score} (per standard deviation)", "one standard deviation lower"
         return f"{exposed}, jointly (per standard deviation of their mean)", "one lower"
     if hypothesis.comparison in (Comparison.TREND, Comparison.PER_DOUBLING):
         low = hypothesis.exposures[0].level == "low"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from validation.inputs.population import (
 from validation.statistics.base import ranks
 
 if TYPE_CHECKING:
+    from validation.core.hypothesis import Penalty
     from validation.inputs.prediction import PredictionModel
     from validation.statistics.base import BoolArray, FloatArray, IntArray
 
@@ -104,6 +105,8 @@ class Study:
         found = cls(contract, rows, cuts, expose(contract.comparison, uses, values, cuts), model)
         for use, array in zip(uses, values, strict=True) if not followed else ():
             _refuse_the_outcome_itself(found, use, array)
+        if contract.hypothesis.penalty is not None:
+            found.exposed = replace(found.exposed, x=_score(found, contract.hypothesis.penalty))
         others = table[population_mask(table, contract, outcome=False)]
         if not followed and not any(use.rescale == "rank" for use in uses):
             values = tuple(exposure_values(others, use) for use in uses)
@@ -242,6 +245,11 @@ class Study:
             )
         return self.layers((key,), keep)
 
+    def markers(self, keep: BoolArray) -> FloatArray:
+        """Return the kept patients' (kept, exposures) standardized exposures."""
+        X = np.column_stack(self.exposed.parts)[keep]
+        return np.asarray((X - X.mean(axis=0)) / X.std(axis=0))
+
     def adjusters(self) -> list[tuple[str, FloatArray]]:
         """Return labels and values of the terms that a model needs in addition to its first term.
 
@@ -265,6 +273,29 @@ def refuse_entry(entry: FloatArray | None, endpoint: str) -> None:
     """Raise `InputError` if patients enter late and the method cannot handle delayed entry."""
     if entry is not None:
         raise InputError(f"not computed: {endpoint} has delayed entry, which is not supported")
+
+
+def _score(study: Study, penalty: Penalty) -> FloatArray:
+    """Return the (rows,) out-of-fold score of all exposures, standardized; NaN if unknown.
+
+    Its models are stored in the study's `curves`. Raises `InputError` if events are too few.
+    """
+    from validation.statistics.penalized import INNER, OUTER, out_of_fold
+
+    endpoint = study.contract.primary_test.endpoint
+    keep = study.complete(endpoint)
+    t, e = study.follow_up(endpoint, keep)
+    if e.sum() < 2 * OUTER * INNER:
+        raise InputError(
+            f"{int(e.sum())} events for {endpoint}; nested cross-validation requires at least "
+            f"{2 * OUTER * INNER}"
+        )
+    found = out_of_fold(t, e == 1, study.markers(keep)[None], penalty, study.contract.seed)
+    study.curves["penalized"] = found
+    score = found.scores[0]
+    x = np.full(len(keep), np.nan)
+    x[keep] = (score - score.mean()) / (score.std() or 1.0)
+    return x
 
 
 def _columns(rows: pd.DataFrame, use: VariableUse) -> list[Column]:

@@ -76,6 +76,7 @@ PUBLIC: dict[str, tuple[Quantity, ...]] = {
     "linear": ("n", *ESTIMATE, "p"),
     "mediation": (*COUNTS, "effect", "p"),
     "nested": (*COUNTS, *ESTIMATE, "p"),
+    "penalized": (*COUNTS, *ESTIMATE),
     "rank": ("n", *ESTIMATE, "p"),
     "joint_groups": (*COUNTS, "p"),
     "time_dependent": (*COUNTS, *ESTIMATE, "p"),

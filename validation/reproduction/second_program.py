@@ -305,6 +305,7 @@ METHODS = {
     "cause_specific": cox,
     "spline": cox,
     "time_dependent": cox,
+    "penalized": cox,
     "maximally_selected": cox,
     "logistic": logistic,
     "fisher": fisher,

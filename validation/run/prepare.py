@@ -21,7 +21,6 @@ from sage.core.seeds import generator
 from validation.cohort.derive import composed_scores
 from validation.contracts.contract import Contract, FrozenContract, VariableUse
 from validation.contracts.timing import as_known, require_known
-from validation.controls.numeric import matched_features
 from validation.controls.run import SEPARATOR, is_replaceable
 from validation.core.dictionary import known_since, split_level_key
 from validation.core.signature import GeneSignature, read_signature
@@ -31,6 +30,7 @@ from validation.inputs.population import Cut, confirmation_mask, find_cuts
 from validation.inputs.variables import describe_use, find_variable
 from validation.ledger.ledger import Ledger
 from validation.run.overlap import DESCRIPTION, require_other_patients
+from validation.statistics.permuted import matched_features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -100,7 +100,7 @@ def registered_controls(
     if plan.permutations > 0:
         yield "permuted outcome", controls.permuted
     if plan.random_features > 0:
-        for at, use in enumerate(contract.claimed):
+        for at, use in enumerate(contract.redrawn):
             found = controls.random[at] if at < len(controls.random) else None
             yield f"random features in place of {use.label}", found
     yield "specification curve", controls.specification
@@ -319,7 +319,12 @@ def _random_texts(contract: Contract, controls: Controls) -> Iterator[tuple[str,
         if found.ran:
             assert found.percentile is not None
             assert found.draws is not None
-            permuted, label = found.kind == "permuted feature", within_sentence(use.label)
+            permuted = found.kind == "permuted feature"
+            label = (
+                f"all {len(contract.claimed)} markers"
+                if contract.hypothesis.penalty
+                else within_sentence(use.label)
+            )
             weaker = round(found.percentile * found.draws)
             kind = "permutations of" if permuted else "matched genes for"
             either = contract.hypothesis.direction is Direction.EITHER

@@ -93,6 +93,8 @@ def export_r(inputs: Path, analysis: AnalysisResult, folder: Path) -> Path:
     if opened.frozen.sha256 != analysis.contract_sha256 or opened.part != analysis.part:
         raise InputError(f"{inputs}: these inputs belong to another analysis")
     contract, table = opened.contract, opened.table
+    if contract.hypothesis.penalty is not None:
+        raise InputError(f"{inputs}: a claim with a `penalty` has no R script; it is {OWN_DRAWS}")
     for use in contract.exposures:
         table[use.key] = exposure_values(table, use.model_copy(update={"rescale": None}))
     folder.mkdir(parents=True, exist_ok=True)
