@@ -127,7 +127,7 @@ def _build_hostile_run(place: Path) -> None:
     write_canaries(place / "cohort")
     name_hostilely(place / "cohort")
     ended = sage(
-        "run", f"TLS in bladder cancer {NASTY[4]} {NASTY[10]} {NASTY[12]}", "--auto-approve",
+        "run", f"TLS and survival in bladder cancer {NASTY[4]} {NASTY[10]} {NASTY[12]}", "--auto-approve",
         "--yes", "--cohort", str(place / "cohort"), "--out", str(place / "run"), cwd=place,
         NO_FIGURES="",
     )  # fmt: skip

@@ -49,6 +49,8 @@ NOT_RUN = {
     "sage reading measure": "needs slides; the tests of the plugin run it",
     "sage validate gate … --maps read/read_findings": "needs readings; the plugin's tests run it",
     "sage slides measure … --maps read/read_findings": "needs readings; the plugin's tests run it",
+    "sage tools run nuclei … weights=hovernet.onnx": "needs a network that has types of nuclei",
+    "sage tools run til … cells=typed/nuclei": "needs the table of such a network",
     "sage run … --reasoner chat": "needs a model",
     "sage run … --auto-approve": "a minute each; tests/end_to_end runs the like",
     "sage training train nuclei": "trains for a minute; plugins/sage_training/tests do",
