@@ -128,8 +128,8 @@ def _build_hostile_run(place: Path) -> None:
     name_hostilely(place / "cohort")
     ended = sage(
         "run", f"TLS and survival in bladder cancer {NASTY[4]} {NASTY[10]} {NASTY[12]}",
-        "--auto-approve", "--yes", "--cohort", str(place / "cohort"), "--out", str(place / "run"), cwd=place,
-        NO_FIGURES="",
+        "--auto-approve", "--yes", "--cohort", str(place / "cohort"), "--out", str(place / "run"),
+        cwd=place, NO_FIGURES="",
     )  # fmt: skip
     assert ended.code == 0, ended.err[-3000:]
     assert "\x1b" not in ended.out + ended.err
