@@ -267,7 +267,7 @@ def test_low_confidence_empty_names_and_self_loops_are_dropped_and_counted() -> 
     got = fused(
         [
             *bladder(),
-            triple("a", "b", confidence=0.49),
+            triple("a", "b", confidence=0.29),
             triple("  ", "b"),
             triple("TLS", "tertiary lymphoid structures", types=(T, T)),
         ]

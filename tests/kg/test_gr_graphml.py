@@ -92,7 +92,7 @@ def test_bombs_and_external_entities_are_refused(tmp_path: Path, doctype: str) -
         (
             f"{HEAD}<key id='e' for='edge' attr.name='evidence'/><graph><node id='a'/>"
             "<edge source='a' target='a'><data key='e'>[{}]</data></edge></graph></graphml>",
-            "evidence of edge 1",
+            "evidence for edge 1",
         ),
         (
             f"{HEAD}<key id='e' for='node' attr.name='aliases'/><graph>"

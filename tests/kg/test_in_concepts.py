@@ -384,7 +384,7 @@ ENTITIES = (
         ("related.tsv", "id\trelation\tother\nx:1\tbroader\tx:1\n", r"'x:1' is related to itself"),
         ("related.tsv", "id\trelation\tother\nx:1\tbroader\tx:2\nx:2\topposite\tx:1\n",
          r"row 3: .*row 2 already relates these two"),
-        ("related.tsv", "id\tother\n", r"header is id other; expected id relation other"),
+        ("related.tsv", "id\tother\n", r"the header must be id relation other"),
         ("homonyms.tsv", "surface\tnear\tentity\nAB\t\tx:9\n", r"row 2: 'x:9' is not an id"),
         ("homonyms.tsv", "surface\tnear\t"
                          "entity\n\t\tx:1\n", r"row 2: a homonym "
