@@ -150,11 +150,12 @@ def render(finding: Finding, names: Names) -> str:
         case BesideOther(outcome=outcome):
             place = names.features.index(subject)
             key = f"joint_groups.{('first', 'second')[place]}"
-            result = "improves" if outcome == "adds" else "does not clearly improve"
+            result = "improves it" if outcome == "adds" else "does not clearly improve it"
             other = names.name_other(place)
             return (
-                f"In all patients, {names.compared[place]} {result} a model with {other}"
-                + (" and the covariates" if names.beside else "")
+                f"In all patients, adding {names.compared[place]} to a model with {other}"
+                + (" and the covariates " if names.beside else " ")
+                + result
                 + names.write(" (likelihood ratio p {})", f"{key}.beside.p")
                 + names.write(f": HR {{}} without {other}", f"{key}.effect")
                 + names.write(

@@ -85,18 +85,23 @@ def build_front(
         for item in contrary
         if isinstance(item, NotAdjustedFor) and item.subject in related
     ]
-    failed = {
-        RULES.get(item.subject, "random features") for item in contrary if item.kind in CONTROLS
+    rules = {
+        item: RULES.get(item.subject, "random features")
+        for item in contrary
+        if item.kind in CONTROLS
     }
     prevents = [item for item in results.verdict.reasons if item.outcome == "prevents"]
     badge = results.verdict.qualifiers if results.verdict.verdict == "inconclusive" else ()
     reasons = [
         item.text if place or not badge else badge[0]  # which words the first reason more briefly
         for place, item in enumerate(prevents)
-        if item.rule not in failed
+        if item.rule not in rules.values()
     ]
+    # The verdict's first reason comes first, also where a control's sentence states it.
+    deciding = [item for item, rule in rules.items() if prevents and rule == prevents[0].rule]
     notes = (*contract.notes, SIMULATED) if results.simulated else ()  # the page's banner says it
     against = [
+        *(sentences[item] for item in deciding),
         *(f"{capitalize(reason)}." for reason in reasons),
         *(sentences[item] for item in contrary if item.subject not in unadjusted),
         *([name_unadjusted(unadjusted)] if unadjusted else []),

@@ -375,7 +375,7 @@ def test_a_score_of_genes_is_a_variable_like_any_other(tmp_path: Path) -> None:
     (design,) = call("design_power", claims=[claim(made.variable)]).designs
     assert design.detectable is not None and design.detectable > 1
     refused = call("signature_define", genes=["CXCL13", "NOGENE", "NONE2"])
-    assert refused.variable == "" and "1 of 3" in refused.refused
+    assert refused.variable == "" and "1 of the 3" in refused.refused
 
 
 def test_the_rules_use_what_they_see(tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_the_rules_use_what_they_see(tmp_path: Path) -> None:
 
     def drafts(**more: Any) -> list[set[str]]:
         cxcl13 = FABP5.model_copy(update={"words": "CXCL13", "variables": ("expression:CXCL13",)})
-        asked = given(cohort, cxcl13, FABP5, **more)
+        asked = given(cohort, cxcl13, FABP5, OS, **more)
         reply = RulesReasoner(RESOURCES).ask(at_the_bench(bench(cohort, asked.history)), asked)
         return [
             {exposure.variable for exposure in proposal.hypothesis.exposures}

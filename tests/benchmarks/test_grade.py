@@ -75,5 +75,5 @@ def test_readers_see_no_run_and_their_scores_come_back(tmp_path: Path) -> None:
     (row,) = run([folder], reading=readings).rows
     assert f"{len(rows)} texts: 0.75 of 1" in row.notes[0]
     readings[0].write_text(f"id,score\n{rows[0]['id']},9\n")
-    with pytest.raises(InputError, match="0 to 2"):
+    with pytest.raises(InputError, match="between 0 and 2"):
         run([folder], reading=readings)

@@ -119,7 +119,7 @@ def test_a_plugin_whose_tools_cannot_be_imported_is_named(
     monkeypatch.syspath_prepend(tmp_path)
     point = EntryPoint("own", "unfinished_tools", "sage.tools")
     monkeypatch.setattr(catalog, "find_plugins", lambda group: {"own": point})
-    with pytest.raises(InputError, match="unfinished_tools: SyntaxError"):
+    with pytest.raises(InputError, match=r"unfinished_tools .*SyntaxError"):
         list(catalog.modules("own"))
 
 

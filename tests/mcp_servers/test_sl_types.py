@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from benchmarks.adapters.nuclei_types import score_held_out
 from mcp_servers.pathology.compute.cell_types import (
     FEATURES,
     STRENGTHS,
@@ -28,22 +27,18 @@ from mcp_servers.pathology.compute.nuclei import (
     segment,
     surroundings,
 )
-from tests.mcp_servers.slide_tools import shared
 
-WAYS = ("network", "classical", "survey", "classical_around")
-NOT_DENSITIES = {"crowding"}
+WAYS = ("classical", "survey")
 
 
 def nuclei(count: int = 200, seed: int = 0) -> Any:
     """A table of plausible nuclei."""
     rng = np.random.default_rng(seed)
-    names = (*COLUMNS, *SURROUNDINGS)
+    names = COLUMNS
     table = np.zeros((count, len(names)))
     draws = {
         "area_um2": (12, 120), "eccentricity": (0.2, 0.95), "circularity": (0.5, 1),
         "density_mean": (0.1, 0.6), "density_sd": (0.02, 0.15), "second_mean": (0.2, 0.9),
-        "around_density": (0.05, 0.3), "around_second": (0.1, 0.5), "rim_density": (0.03, 0.2),
-        "grain": (0.02, 0.1), "crowding": (0.05, 0.5),
     }  # fmt: skip
     for name, (low, high) in draws.items():
         table[:, names.index(name)] = rng.uniform(low, high, count)
@@ -60,14 +55,11 @@ def test_probabilities_are_those_of_the_printed_formula(way: Any) -> None:
             for name in ("area_um2", "eccentricity", "circularity", "density_mean", "density_sd",
                          "second_mean")
         )  # fmt: skip
-        around, second, rim, grain, crowding = given[len(COLUMNS) :]
         size = np.log(area)
         known = {
             "log_area": size, "log_area_squared": (size - 3.4) ** 2, "eccentricity": ecc,
             "circularity": circ, "density": np.log(density / 0.3), "texture": sd / density,
-            "hue": green / density, "around": np.log(around / 0.3),
-            "grain": np.log(grain / density), "crowding": crowding, "rim": np.log(rim / density),
-            "tint": np.log((green / density) / (second / around)),
+            "hue": green / density,
         }  # fmt: skip
         values = [known[name] for name in card["features"]]
         scaled = [(v - m) / s for v, m, s in zip(values, card["mean"], card["sd"], strict=True)]
@@ -77,25 +69,24 @@ def test_probabilities_are_those_of_the_printed_formula(way: Any) -> None:
 
 def test_a_type_does_not_depend_on_the_other_nuclei_nor_on_how_strongly_a_slide_is_dyed() -> None:
     table = nuclei()
-    whole, half = classify(table, "network", 0.3), classify(table[::2], "network", 0.3)
+    whole, half = classify(table, "classical", 0.3), classify(table[::2], "classical", 0.3)
     assert np.array_equal(whole.probabilities[::2], half.probabilities)
     darker = table.copy()
-    names = (*COLUMNS, *SURROUNDINGS)
-    dyes = ("density_mean", "density_sd", "second_mean", *(set(SURROUNDINGS) - NOT_DENSITIES))
-    darker[:, [names.index(name) for name in dyes]] *= 1.5
-    again = classify(darker, "network", 0.45)
+    dyes = ("density_mean", "density_sd", "second_mean")
+    darker[:, [COLUMNS.index(name) for name in dyes]] *= 1.5
+    again = classify(darker, "classical", 0.45)
     assert again.probabilities == pytest.approx(whole.probabilities)
 
 
 def test_outside_the_card_no_nucleus_has_a_type() -> None:
     table = nuclei()
     for strength in (STRENGTHS[0] / 2, STRENGTHS[1] * 2):
-        assert set(classify(table, "network", strength).names) == {"outside"}
+        assert set(classify(table, "classical", strength).names) == {"outside"}
         plain = lymphocyte_like(table, 0.2)
-        assert np.array_equal(lymphocytes(table, 0.2, "network", strength), plain)
+        assert np.array_equal(lymphocytes(table, 0.2, "classical", strength), plain)
     brown = table.copy()
     brown[:, COLUMNS.index("second_mean")] *= 20
-    assert set(classify(brown, "network", 0.3).names) == {"outside"}
+    assert set(classify(brown, "classical", 0.3).names) == {"outside"}
     assert len(features(table, 0.3)[0]) == len(FEATURES)
     assert set(apply_regression(coefficients("survey"), table, 0.3).names) <= {*TYPES, "outside"}
 
@@ -119,19 +110,3 @@ def test_surroundings_are_those_of_a_drawn_field() -> None:
     with_noise[(np.indices((200, 200)).sum(0) % 4) < 2] //= 2
     again = segment(image, 0.5)
     assert (surroundings(again, with_noise, 0.5)[:, grain] > 1.3 * glass[grain]).all()
-
-
-@pytest.mark.shared
-def test_the_cards_held_out_figure_is_what_the_shipped_regression_reaches() -> None:
-    folder = shared("nuclei/monuseg_train/TCGA-21-5784-01Z-00-DX1.png").parents[2]
-    found = score_held_out(folder, segment, coefficients("classical_around"), 0.5)
-    card = types_card()["regressions"]["classical_around"]["held_out"]
-    assert found["balanced_accuracy"] == pytest.approx(card["balanced_accuracy"], abs=0.02)
-
-
-def test_types_are_told_better_than_by_one_constant_and_by_a_rule_of_size_and_shape() -> None:
-    for way in ("network", "classical_around"):
-        held = types_card()["regressions"][way]["held_out"]
-        rule = held["rule_of_size_and_shape"]
-        assert held["balanced_accuracy"] > rule + 0.05 > held["constant"]
-        assert held["shares"]["neoplastic"]["nuclei"] > 800

@@ -179,7 +179,7 @@ def test_what_nobody_measured_is_said_and_the_m_bias_is_seen() -> None:
 @pytest.mark.parametrize(
     ("arrows", "says"),
     [
-        (["a -> b", "b -> a"], "circle"),
+        (["a -> b", "b -> a"], "cycle"),
         (["age causes death"], "age causes death"),
         (["a -> OS"], '"X"'),
         (["OS -> X"], "OS"),

@@ -42,7 +42,7 @@ def test_what_may_not_be_changed_is_refused(tmp_path: Path) -> None:
     cohort = load(tmp_path, patients(), more=NODE)
     first = frozen_for(cohort)
     for changes, message in (
-        ({"hypothesis.id": "other"}, "id"),
+        ({"hypothesis.id": "other"}, "ID"),
         ({"tests": []}, "tests"),
         ({"rules.alfa": 0.1}, "alfa"),
         ({"rules.alpha": 0.9}, "alpha"),

@@ -78,7 +78,7 @@ def test_a_contract_cannot_spend_more_than_its_place_has(tmp_path: Path) -> None
     cohort = load(tmp_path, patients())
     plan = draft(claim(), cohort.dictionary(), split=SPLIT)
     told = plan.model_dump() | {"online": {"campaign": "c", "place": 3, "level": level(1)}}
-    with pytest.raises(ValidationError, match="place 3"):
+    with pytest.raises(ValidationError, match="position 3"):
         Contract.model_validate(told)
 
 

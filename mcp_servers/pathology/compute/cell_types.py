@@ -24,20 +24,11 @@ OUTSIDE = "outside"
 """Label used instead of a type if color or size is outside the range of the training data."""
 FEATURES = (
     "log_area", "log_area_squared", "eccentricity", "circularity", "density", "texture", "hue",
-    "around", "grain", "crowding", "rim", "tint",
 )  # fmt: skip
-"""Model features; each regression uses the features listed in its card.
-
-The last five require a table with `SURROUNDINGS`.
-"""
-ALONE = FEATURES[:7]
+"""Model features; each regression uses the features listed in its card."""
 CARD = "nuclei_types.json"
-Segmentation = Literal["network", "classical", "survey", "classical_around"]
-"""Method used to outline the nuclei.
-
-This is the network or the classical method at 0.5 µm per pixel, or the classical method
-at 1 µm per pixel. `network` and `classical_around` require a table with `SURROUNDINGS`.
-"""
+Segmentation = Literal["classical", "survey"]
+"""Pixel size at which the classical method outlines the nuclei: 0.5 µm, or 1 µm in a survey."""
 USUAL_LOG_AREA = 3.4
 DYED = 0.08
 """Green density at or above which a pixel counts as stained tissue."""
@@ -98,15 +89,11 @@ def dye_strength(images: list[U8]) -> float:
 def features(table: F64, strength: float | F64) -> F64:
     """Compute the features for a table of nuclei (see `compute.nuclei.COLUMNS`).
 
-    The result has shape (n, len(FEATURES)), or (n, len(ALONE)) if the table lacks
-    `SURROUNDINGS`.
+    The result has shape (n, len(FEATURES)).
 
     `density` is the logarithm of the mean density over the slide's stain strength, `texture`
     is the spread of the density within the nucleus over its mean, and `hue` is the green
-    density over that of the nuclear stain. A table with `SURROUNDINGS` adds the logarithms of
-    the surrounding density over the slide's strength (`around`), of grain over density
-    (`grain`), of the rim's density over the nucleus's (`rim`), and of the nucleus's hue over
-    the surrounding hue (`tint`).
+    density over that of the nuclear stain.
     """
     area, eccentricity, circularity, density, spread, green = (
         table[:, COLUMNS.index(name)]
@@ -120,14 +107,6 @@ def features(table: F64, strength: float | F64) -> F64:
         size, (size - USUAL_LOG_AREA) ** 2, eccentricity, circularity, np.log(dense / strength),
         spread / dense, green / dense,
     ]  # fmt: skip
-    if table.shape[1] > len(COLUMNS):
-        around, second, rim, grain, crowding = table[:, len(COLUMNS) :].T
-        around, second, rim = (np.maximum(values, 0.01) for values in (around, second, rim))
-        hue = np.maximum(green, 0.01) / dense
-        columns += [
-            np.log(around / strength), np.log(np.maximum(grain, 1e-3) / dense), crowding,
-            np.log(rim / dense), np.log(hue * around / second),
-        ]  # fmt: skip
     return np.stack(columns, axis=1)
 
 

@@ -292,7 +292,7 @@ def test_a_slide_of_two_patients_is_refused(tmp_path: Path) -> None:
     [
         ("x,y\n1,\n", "row 2 has no number"),
         ("x,y\n1,inf\n", "row 2 has no number"),
-        ("x\n1\n", 'column "y" not found'),
+        ("x\n1\n", 'unknown column "y"'),
         ("x,y\n", "no row"),
     ],
 )
@@ -411,4 +411,4 @@ def test_cells_of_one_program_and_objects_of_another_are_one_slide(
     assert read_maps(tmp_path / "maps" / "s").objects is not None
     other = imported("hooknet", "o.csv", "--mpp", "0.5", "--replace")
     assert other.exit_code == 0
-    assert "of patient s, these of p" in str(imported(*cells, "--patient", "p").exception)
+    assert "patient s, the new maps to p" in str(imported(*cells, "--patient", "p").exception)

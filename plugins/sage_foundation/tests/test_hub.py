@@ -77,7 +77,7 @@ def test_one_of_weights_and_hub(cache: Path, tmp_path: Path) -> None:
     both = {"hub": "lab/nuclei:net.safetensors", "weights": "b.safetensors"}
     for wrong, said in (
         (both, "cannot be combined"),
-        ({**both, "method": "classical"}, "no weights"),
+        ({**both, "method": "classical"}, "does not use weights"),
     ):
         with pytest.raises(InputError, match=said):
             run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5, **wrong)
