@@ -1,4 +1,4 @@
-"""Short names with several meanings, which count only where the document supports one of them.
+"""Short names with several meanings, which are mentions only if the document supports one.
 
 A name such as CHOP, PSA or SCC has a meaning if the document contains a long name of it, or most of
 that name's identifying words, or if the name is next to a word of its class (`the AR gene`,
@@ -121,9 +121,9 @@ class Ambiguous:
         return None
 
     def _is_at_home(self, spelling: str, entry: Meaning, text: str) -> bool:
-        """Check whether the text names other things of the ontology, as TLS, EMT or CD8 do.
+        """Check whether the text mentions other entities in the ontology.
 
-        Not for genes in letters alone: HRS and APC mean other things in the same papers.
+        Gene names without a digit do not qualify: HRS and APC have other meanings in such papers.
         """
         if entry.type in _GENES and not any(map(str.isdigit, spelling)):
             return False

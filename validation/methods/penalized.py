@@ -18,14 +18,14 @@ from validation.statistics.permuted import permutations, score_z
 
 DRAWS, AT_ONCE = 199, 50
 ENOUGH = 20
-"""Permuted scores as strong as the claim's after which no further draw can make it significant."""
+"""Number of permuted scores as strong as the claim's at which permutation stops early."""
 
 
 def penalized(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
-    """Fit the out-of-fold score with the covariates; p is that of markers dealt at random.
+    """Fit the out-of-fold score with the covariates; the p-value is from permutations.
 
-    A score is not independent of the outcomes in other folds, so that its own Wald test finds too
-    much. Each draw deals the patients' markers at random, and repeats the cross-validation.
+    A score depends on the outcomes in other folds, so the Wald test does not apply. Each
+    permutation reassigns the patients' markers at random and repeats the cross-validation.
     """
     keep, X, names, notes = matrix(study, plan)
     fit = fitter_of(study, plan, keep, notes).fit(X, names)
@@ -53,7 +53,7 @@ def penalized(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) 
 def score_draws(
     study: Study, plan: TestPlan, keep: BoolArray, Z: FloatArray
 ) -> tuple[float, FloatArray]:
-    """Return the score's standardized statistic beside (kept, q) terms, and those of its draws."""
+    """Return the score's standardized statistic given (kept, q) terms, and the permuted ones."""
     whole, drawn = permuted_scores(study)
     t, e = study.follow_up(plan.endpoint, keep)
     layers, inside = study.layers(plan.strata, keep), keep[whole]
@@ -68,7 +68,7 @@ def score_draws(
 
 
 def permuted_scores(study: Study) -> tuple[BoolArray, FloatArray]:
-    """Return who has a score, and the (draws, scored) scores of markers dealt at random."""
+    """Return the mask of scored patients and the (draws, scored) scores of permuted markers."""
     if (kept := study.curves.get("permuted scores")) is not None:
         found: tuple[BoolArray, FloatArray] = kept
         return found
@@ -95,5 +95,5 @@ def permuted_scores(study: Study) -> tuple[BoolArray, FloatArray]:
 def _standardized(
     scores: FloatArray, columns: FloatArray, Z: FloatArray | None, layers: Any = None
 ) -> FloatArray:
-    """Return standardized statistics of scores, 0 for a score that is the same for everybody."""
+    """Return standardized score statistics, 0 for a score that does not vary."""
     return np.nan_to_num(score_z(scores, columns, Z, layers), nan=0.0, posinf=0.0, neginf=0.0)

@@ -1,4 +1,4 @@
-"""Lasso and ridge Cox models, and the score that they give to patients they were not fitted to.
+"""Lasso and ridge Cox models, and out-of-fold scores.
 
 Tibshirani 1997 and Verweij and van Houwelingen 1994 (Statistics in Medicine) for the penalties;
 Verweij and van Houwelingen 1993 (Statistics in Medicine) for the cross-validated likelihood;
@@ -21,12 +21,12 @@ from validation.statistics.errors import ConvergenceError, ShapeError
 OUTER, INNER = 5, 3
 RIDGE = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 LASSO = (0.95, 0.6, 0.4, 0.25, 0.15, 0.08)
-"""Shares of the least penalty that leaves out every marker."""
+"""Fractions of the smallest penalty that excludes every marker."""
 _STEPS, _SWEEPS, _SETTLED = 60, 200, 1e-9
 
 
 class _Partial:
-    """Breslow's partial likelihood of (b, n, k) markers under the same times, per patient."""
+    """Breslow's partial likelihood per patient, for (b, n, k) markers and shared times."""
 
     def __init__(self, time: FloatArray, event: BoolArray, X: FloatArray) -> None:
         order = np.argsort(time, kind="stable")
@@ -57,7 +57,7 @@ class _Partial:
 def _fit(
     partial: _Partial, penalty: Penalty, size: FloatArray, start: FloatArray
 ) -> tuple[FloatArray, BoolArray]:
-    """Maximize likelihood less penalty from (b, k) `start`; return it, and who converged.
+    """Maximize the penalized likelihood from (b, k) `start`; return coefficients and convergence.
 
     Each step maximizes the quadratic approximation: for the lasso by coordinate descent.
     """
@@ -132,7 +132,7 @@ def penalized_cox(
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """Scores (b, n) of patients by models of the other folds, with their (folds, b, k) models."""
+    """Out-of-fold scores (b, n) and the (folds, b, k) coefficients of their models."""
 
     scores: FloatArray
     coefs: FloatArray
@@ -141,7 +141,7 @@ class OutOfFold:
 def out_of_fold(
     time: FloatArray, event: BoolArray, X: FloatArray, penalty: Penalty, seed: int
 ) -> OutOfFold:
-    """Score each patient by a model of the other folds, whose penalty is chosen among these alone.
+    """Score each patient with a model fitted to, and tuned on, the other folds.
 
     Both the outer and the inner folds are balanced over events. The penalty maximizes the
     cross-validated partial likelihood of the inner folds.
@@ -149,7 +149,7 @@ def out_of_fold(
     Parameters
     ----------
     time, event : (n,) follow-up and whether it ends in the event
-    X : (b, n, k) standardized markers; the b sets are scored apart, in the same folds
+    X : (b, n, k) standardized markers; the b sets are scored separately, in the same folds
     """
     rng = generator(seed, len(time), 17)
     folds = _folds(event, OUTER, rng)
