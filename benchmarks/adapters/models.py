@@ -90,15 +90,15 @@ def ask(agent: str, returns: type[Any], request: Request, client: Client, repair
         def write(self, line: Any) -> None:
             kinds.append(line.kind)
 
-    begun, spent = time.perf_counter(), Spent()
+    begun, spent, calls = time.perf_counter(), Spent(), client.meter.calls
     outcome: Outcome
     try:
         spent = take_turns(task, ModelPolicy(client, request, show=one_line), Kept(), "chat").spent
         outcome = "repaired" if {"repair", "refusal"} & set(kinds) else "valid at first"
     except UnansweredError as error:
         spent, outcome = error.spent, "refused"
-    except PromptTooLongError:
-        outcome = "too long"
+    except PromptTooLongError:  # at first, or when asked again with the errors
+        outcome = "refused" if client.meter.calls > calls else "too long"
     except ModelError:
         outcome = "no reply"
     return Asked(

@@ -76,7 +76,7 @@ def test_open_says_where_the_report_is_or_why_there_is_none(waiting: Path) -> No
     try:
         for name in ((), ("last",), (run.name[:15],), (str(run),)):
             ended = sage("show", *name, "--open", cwd=waiting, DISPLAY=":0", BROWSER="false")
-            assert ended.code == 2 and "report.html was added" in ended.err, "by no step of the run"
+            assert ended.code == 2 and "report.html" in ended.err, "no step of the run wrote it"
     finally:
         (run / "report.html").unlink()
     assert sage("show", "no-such-run", "--open", cwd=waiting).code == 2

@@ -258,7 +258,10 @@ def test_four_groups_of_two_exposures_are_compared_side_by_side(tmp_path: Path) 
     fit = lifelines.CoxPHFitter().fit(table, "months", "dead")
     ours = found.numbers["joint_groups.both.effect"].value
     assert ours == pytest.approx(fit.hazard_ratios_["g3"], rel=1e-4)
-    table = table[["months", "dead"]].assign(high=high.astype(float), late=late.astype(float))
+    sex = (raw["sex"] == raw["sex"].max()).astype(float)  # the adjusted model's covariate
+    table = table[["months", "dead"]].assign(
+        sex=sex, high=high.astype(float), late=late.astype(float)
+    )
     both = lifelines.CoxPHFitter().fit(table, "months", "dead")
     alone = lifelines.CoxPHFitter().fit(table.drop(columns="late"), "months", "dead")
     numbers = {key: found.numbers[f"joint_groups.{key}"].value for key in (
