@@ -29,6 +29,17 @@ VERDICT_WORDS = {
     "pending": "Not finished",
 }
 """Text for each verdict or evaluation outcome, in the order of claims in a report."""
+MEANING = {
+    "supported": "The association is as claimed, also beside the plan's covariates; it may be large"
+    " enough to matter, and no check prevents the verdict. It is not proof of a cause.",
+    "small_effect": "The association is as claimed, also beside the plan's covariates, and too"
+    " small to matter by the prespecified threshold.",
+    "inconclusive": "The data neither support nor exclude the claim, or a check prevents a"
+    " conclusion.",
+    "not_supported": "An effect of the claimed direction that is large enough to matter is"
+    " excluded.",
+}
+"""What each verdict means (`validation.verdict.verdict`)."""
 UNCONFIRMED = "Not yet confirmed in a second cohort."
 
 
@@ -53,6 +64,11 @@ class Answer(View):
     def verdict_words(self) -> str:
         """The verdict as text."""
         return VERDICT_WORDS[self.verdict]
+
+    @property
+    def meaning(self) -> str:
+        """What the verdict means; empty without a verdict."""
+        return MEANING.get(self.verdict, "")
 
 
 def answer_results(results: Results, contract: Contract, disease: str = "") -> Answer:

@@ -103,7 +103,10 @@ def proposals(
 def list_support(
     given: ScientistInput, resources: Resources, hypothesis: Hypothesis
 ) -> tuple[StepRef, ...]:
-    """List the chain steps between a claim's exposures, or to its endpoint, at most 12."""
+    """List the chain steps between a claim's exposures, or to its endpoint, at most 12.
+
+    Empty unless the chains name every exposure: a mechanism of one marker explains no pair.
+    """
     variables = {exposure.variable for exposure in hypothesis.exposures}
     outcome = {
         plain(name)
@@ -112,18 +115,20 @@ def list_support(
         for name in (endpoint.key, endpoint.label)
     }
     found: list[StepRef] = []
+    named = set[str]()
     for chain in sorted({edge.chain for edge in given.brief.relationships}):
         steps = [edge for edge in given.brief.relationships if edge.chain == chain]
         names = [name for name, _ in _entities(steps)]
         claimed = {
-            entity.name
+            entity.name: entity.exposure.variable
             for entity in _find_measured(steps, given.dictionary, resources.ontology)
             if entity.exposure.variable in variables
         }
         ends = {names[0], names[-1]}
-        if ends & claimed and all(end in claimed or plain(end) in outcome for end in ends):
+        if ends & claimed.keys() and all(e in claimed or plain(e) in outcome for e in ends):
             found += [StepRef(chain=chain, step=step.step) for step in steps]
-    return tuple(found[:12])
+            named |= set(claimed.values())
+    return tuple(found[:12]) if named == variables else ()
 
 
 def _signed_by_others(

@@ -102,6 +102,7 @@ class ContractPage:
     two_valued: frozenset[str]
     names: tuple[str, ...]
     text: str
+    notes: tuple[str, ...] = ()
     alpha: float = 0.05
     predicts: bool = False
 
@@ -503,6 +504,7 @@ def read_contract(home: Path) -> ContractPage | None:
             *(name for endpoint in contract.endpoints for name in (endpoint.label, endpoint.key)),
         ),
         text=path.read_text(encoding="utf-8"),
+        notes=tuple(note for note in contract.notes if note.startswith(contract.cohort)),
         alpha=contract.rules.alpha,
         predicts=contract.comparison in (Comparison.ADDED, Comparison.COMBINED),
     )

@@ -298,15 +298,38 @@ def _truth(
     }  # fmt: skip
 
 
+PLANTED = {
+    "fabp5_high_tls_low_hr": "Hazard ratio of high FABP5 with low TLS density",
+    "fabp5_high_tls_low_nodes_or": "Odds ratio of positive nodes, high FABP5 with low TLS density",
+    "cxcl13_per_sd_hr": "Hazard ratio per SD of CXCL13",
+    "adrm1_per_sd_hr_in_men": "Hazard ratio per SD of ADRM1, in men",
+    "til_per_sd_hr": "Hazard ratio per SD of the density of lymphocytes",
+    "stage_iii_hr": "Hazard ratio of stage III against stage II",
+    "stage_iv_hr": "Hazard ratio of stage IV against stage II",
+    "age_per_decade_hr": "Hazard ratio per decade of age",
+    "confounding": "Correlation of FABP5 and the keratins with stage",
+}
+"""Descriptions of `Effects`, for people who read the folder."""
+
+
 def _planted_text(truth: dict[str, Any]) -> str:
     lines = [
         "# SIMULATED cohort",
         "",
-        "No row or slide of this folder comes from a real patient. Planted effects:",
+        "No row or slide of this folder comes from a real patient. Planted effects, on death and",
+        "on progression unless stated otherwise; a ratio of 1 means that there is none:",
         "",
     ]
-    lines += [f"- {name}: {value:g}" for name, value in truth["effects"].items()]
-    lines += ["", "Ratios of 1 mean that nothing was planted there."]
-    if truth["null"]:
-        lines += ["", "This is a null world: no biomarker is related to any outcome."]
+    lines += [f"- {PLANTED[name]}: {value:g}" for name, value in truth["effects"].items()]
+    lines.append("")
+    lines += (
+        ["This is a null world: no biomarker is related to any outcome."]
+        if truth["null"]
+        else [
+            "No other variable has an effect of its own. Several are related to the outcome,",
+            "because they vary with one that has: TLS density, B-cell genes and chemokines such as",
+            "CCL21 rise with CXCL13. A claim about them can be right as an association and wrong",
+            "as a cause.",
+        ]
+    )
     return "\n".join(lines) + "\n"
