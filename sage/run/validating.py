@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from agents.core.base import Agent, I, O, Reply
+from agents.core.words import KEYED
 from agents.interpreter.agent import ContractView, KeyedNumber, ResultsView
 from sage.core.errors import FaultError
 from sage.core.files import write_json
@@ -224,25 +225,11 @@ def pictures(home: Path) -> tuple[str, ...]:
     return ()
 
 
-PARTS = (".effect", ".lower", ".upper", ".statistic")
-
-
-def _telling(keys: set[str]) -> list[str]:
-    """Select the keys worth interpreting, omitting the parts of any value that has a summary."""
-    return sorted(
-        key
-        for key in keys
-        if not any(
-            key.endswith(part) and f"{key.removesuffix(part)}.summary" in keys for part in PARTS
-        )
-    )
-
-
 COUNTED = ("patients", "events")
 
 
 def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
-    """Build the interpreter's view of the results: numbers by key, verdict and statements.
+    """Build the interpreter's view of the results: verdict, statements and the numbers they quote.
 
     Counts below `min_count` are suppressed, as are shares whose text states such a count.
     """
@@ -261,11 +248,12 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
         for key in results.numbers
         if key.endswith(".share") and f"{key.removesuffix('.share')}.events" in hidden
     }
-    contract = FrozenContract.load(home / "contract.json").contract
+    held = hold(results, FrozenContract.load(home / "contract.json").contract)
+    quoted = {key for item in held for key in KEYED.findall(item.sentence)}
     return ResultsView(
         verdict=results.verdict.verdict,
         badge=results.verdict.badge,
-        held=hold(results, contract),
+        held=held,
         reasons=tuple(reason.text for reason in results.verdict.reasons),
         limits=results.verdict.limits,
         numbers=tuple(
@@ -276,8 +264,8 @@ def results_view(home: Path, min_count: int = MIN_COUNT) -> ResultsView:
                 else results.numbers[key].text,
                 label=results.numbers[key].unit,
             )
-            for key in _telling(set(results.numbers))
+            for key in sorted(quoted & results.numbers.keys())
         ),
-        figures=tuple(f"{figure.title}: {figure.caption}" for figure in results.figures.values()),
+        figures=tuple(figure.title for figure in results.figures.values()),
         simulated=results.simulated,
     )
