@@ -1,17 +1,20 @@
 """The coding controller: SAGE's own computation, a second implementation, and the verdict.
 
-Each part of the contract is computed by SAGE first. Published results and the inputs for
-later parts come only from that computation. A second implementation, written by a model
-or compiled by SAGE, then recomputes the registered numbers and is compared with the
-first.
+Each part of the contract is computed by SAGE. Published results and the inputs for later
+parts come only from that computation. A second implementation, written by a model or
+compiled by SAGE, recomputes the registered numbers and is compared with the first. It
+runs at the same time if its program is known beforehand; neither sees the other's output.
 
 Source: SAGE, 3.3.1 (control flow, bounded feedback, escalation).
 """
 
 from __future__ import annotations
 
+import contextvars
 import shutil
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -69,6 +72,16 @@ class NothingReadableError(Exception):
         self.part = part
 
 
+@dataclass(frozen=True)
+class Beside:
+    """A second implementation that runs while SAGE computes the same part."""
+
+    inputs: Path
+    code: str
+    out: Path
+    ended: Future[SandboxResult]
+
+
 @dataclass
 class Carrying:
     """State of a contract during execution."""
@@ -87,6 +100,7 @@ class Carrying:
     mended: str = ""
     attempts: list[Attempt] = field(default_factory=list)
     provenance: list[DataProvenance] = field(default_factory=list)
+    beside: Beside | None = None
 
     def finish(self) -> CodingOutcome:
         """Compute and reproduce every part, then reach a verdict or escalate."""
@@ -109,19 +123,45 @@ class Carrying:
         return self._judge(parts)
 
     def _part(self, part: Part, cohort: Cohort, handed: protocol.Handed) -> AnalysisResult:
-        """Carry out a part: SAGE's own computation, then the second implementation.
+        """Carry out a part: SAGE's own computation, and the second implementation.
 
         The program accepted for the first part is run unchanged on later parts.
         """
-        inputs, found = self._compute(part, cohort, handed)
+        inputs = self._prepare(part, cohort, handed)
+        task = prepare_second(inputs, inputs / "second")
+        if task is not None:
+            self._start_second(part, inputs)
+        found = self._compute(part, inputs)
+        if task is None:
+            return found  # the analysis itself was refused: there is nothing to reproduce
         if part in ("all", "discovery"):
-            code = self._reproduce(part, inputs, found)
+            code = self._reproduce(part, task, inputs, found)
             if code is None:
                 raise NothingReadableError(part)
             self._code = code
-        else:
-            self._rerun(part, inputs, found, self._code)
+        elif self._code:
+            self._rerun(part, task, inputs, found, self._code)
         return found
+
+    def _start_second(self, part: Part, inputs: Path) -> None:
+        """Run the second implementation beside SAGE's computation, if its program is known."""
+        code = self._code or (self.compiled if self.reasoner.name == "rules" else "")
+        tried = self.mended or any(attempt.part == part for attempt in self.attempts)
+        if tried or not code or check_policy(code, self.sandbox.name):
+            return
+        out = self.store.folder / "inputs" / "left" / f"{part}-second"
+        shutil.rmtree(out, ignore_errors=True)
+        ended: Future[SandboxResult] = Future()
+
+        def run() -> None:
+            try:
+                ended.set_result(self._execute_second(inputs, out, code))
+            except BaseException as error:  # noqa: BLE001 - raised where the result is read
+                ended.set_exception(error)
+
+        self.beside = Beside(inputs, code, out, ended)
+        # A daemon, so that an interrupted command does not wait for it; the sandbox ends with SAGE.
+        threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
 
     def require_same(self, contract: str) -> None:
         """Raise an error if the folder belongs to another contract."""
@@ -142,10 +182,8 @@ class Carrying:
                 "first, then freeze a new contract"
             )
 
-    def _compute(
-        self, part: Part, cohort: Cohort, handed: protocol.Handed
-    ) -> tuple[Path, AnalysisResult]:
-        """Run SAGE's own computation of a part: prepare its inputs and record its results.
+    def _compute(self, part: Part, inputs: Path) -> AnalysisResult:
+        """Run SAGE's own computation of a part and record its results.
 
         The program compiled from the contract is run in the sandbox. A part that was computed
         before an interruption is reused.
@@ -153,7 +191,7 @@ class Carrying:
         from validation.run.prepare import render_program
         from validation.run.runner import read_analysis, record_crash, record_tests
 
-        inputs, folder = self._prepare(part, cohort, handed), self.store.analysis(part)
+        folder = self.store.analysis(part)
         if not (folder / "analysis.json").is_file():
             self.report("compute", {"part": part})
             left = self.store.folder / "inputs" / "left" / part
@@ -178,18 +216,17 @@ class Carrying:
                 f"{self.store.folder} to start over"
             )
         record_tests(self.frozen, found, self.ledger)
-        return inputs, found
+        return found
 
-    def _reproduce(self, part: Part, inputs: Path, reference: AnalysisResult) -> str | None:
+    def _reproduce(
+        self, part: Part, task: Task, inputs: Path, reference: AnalysisResult
+    ) -> str | None:
         """Run rounds of a second implementation until numbers agree; return the last program.
 
         Returns None if no round produced readable numbers, so that a person has to be asked. If
         the rounds are used up and numbers are missing or differ, the last numbers are the
         finding.
         """
-        task = prepare_second(inputs, inputs / "second")
-        if task is None:
-            return ""  # the analysis itself was refused: there is nothing to reproduce
         mended = self.mended
         while not any(attempt.part == part and attempt.accepted for attempt in self.attempts):
             number = len(self.attempts) + 1
@@ -250,11 +287,10 @@ class Carrying:
         self.report("done", {"verdict": results.verdict.badge, "rounds": outcome.rounds})
         return outcome
 
-    def _rerun(self, part: Part, inputs: Path, reference: AnalysisResult, code: str) -> None:
+    def _rerun(
+        self, part: Part, task: Task, inputs: Path, reference: AnalysisResult, code: str
+    ) -> None:
         """Run the final second implementation on a later part and record its numbers."""
-        task = prepare_second(inputs, inputs / "second")
-        if task is None or not code:
-            return
         mine = next((attempt for attempt in self.attempts if attempt.part == part), None)
         if mine is None:
             by = next(
@@ -299,12 +335,17 @@ class Carrying:
         """Check and run a second implementation, read its output, and compare its numbers."""
         number = len(self.attempts) + 1
         out = self.store.begin(number, code)
-        compiled = code == self.compiled
         digest = hash_text(code)
         self.report("attempt", {"number": number, "part": part, "by": by})
-        result = check_policy(code, self.sandbox.name) or self._execute(
-            inputs / "second", out, code, compiled=compiled, offers_sage=False
-        )
+        beside, self.beside = self.beside, None
+        if beside and (beside.inputs, beside.code) == (inputs, code):
+            result = beside.ended.result()
+            if beside.out.is_dir():
+                beside.out.rename(out)
+        else:
+            result = check_policy(code, self.sandbox.name) or self._execute_second(
+                inputs, out, code
+            )
         self.store.keep_log(number, result)
         attempt = Attempt(
             number=number,
@@ -312,7 +353,7 @@ class Carrying:
             by=by,
             code_path=f"attempt-{number}/{PROGRAM}",
             code_sha256=digest,
-            compiled_by_sage=compiled,
+            compiled_by_sage=code == self.compiled,
             result=strip_result(result),
         )
         problems: list[str] = []
@@ -345,6 +386,10 @@ class Carrying:
         self.attempts.append(attempt)
         self.report("attempt_ended", {"number": number, "reason": result.reason.value})
         return attempt
+
+    def _execute_second(self, inputs: Path, out: Path, code: str) -> SandboxResult:
+        compiled = code == self.compiled
+        return self._execute(inputs / "second", out, code, compiled=compiled, offers_sage=False)
 
     def _execute(
         self, inputs: Path, out: Path, code: str, *, compiled: bool, offers_sage: bool
