@@ -147,8 +147,6 @@ def literature(place: Path) -> None:
     (place / "BioRED" / "Dev.PubTator").write_text(PUBTATOR)
     (place / "trrust.tsv").write_text("FABP5\tCXCL13\tActivation\t11200000\n")
     run("sage kg build papers/ --out graph/", place)
-    run('sage literature gather "bladder cancer" --out literature/', place)
-    run("sage kg build literature/ --out living/", place)
 
 
 def cohorts(place: Path) -> None:

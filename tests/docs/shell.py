@@ -21,6 +21,8 @@ from tests.warm import HERE
 TIMEOUT = 900
 DEFAULTS = {"SAGE_EMBEDDING_MODEL": "default", HERE: "1"}
 """The demonstration graph has the default embedding; slides are read in the command's process."""
+WARM = {"ask", "run", "review", "resume", "slides", "tools", "worker"}
+"""Commands that run in a process of their own, as they hold a run or use the default embedding."""
 
 
 def run(line: str, folder: Path) -> str:
@@ -35,8 +37,7 @@ def run(line: str, folder: Path) -> str:
         return served(line, folder)
     given = dict(pair.split("=", 1) for pair in re.findall(r"^[A-Z_]+=\S+", line))
     words = shlex.split(re.sub(r"^([A-Z_]+=\S+ )+", "", line), comments=True)
-    if words[1:2] in (["run"], ["review"], ["resume"], ["tools"]):
-        # A process holds its run until it ends, and its slides.
+    if words[0] == "sage" and WARM & {*words[1:3]}:
         ended = sage(*words[1:], cwd=folder, timeout=TIMEOUT, **DEFAULTS)
         assert ended.code == 0, ended.err
         return ended.out

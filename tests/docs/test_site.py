@@ -26,12 +26,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_every_route_has_a_page(site: Path) -> None:
-    for name in ("pathologist", "statistician", "operator", "developer"):
-        assert (site / "routes" / f"{name}.html").is_file()
-    assert (site / "statistics.html").is_file() and (site / "graph.html").is_file()
-
-
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")

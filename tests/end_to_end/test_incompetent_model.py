@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import time
@@ -20,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.harness import DIES, REPO, Done, begin, sage
+from tests.end_to_end.harness import REPO, die, sage
 from tests.openai_server import Answer, serve
 
 PROMPT = "Does CXCL13 expression relate to overall survival in bladder cancer?"
@@ -48,19 +47,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def _settings(url: str, **more: Any) -> str:
-    models = {"name": "m", "max_tokens": 120, "context": CONTEXT, **more}
+    models = {"name": "m", "max_tokens": 120, "context": CONTEXT, "temperature": 0, **more}
     listed = ", ".join(f"{name} = {json.dumps(value)}" for name, value in models.items())
     roles = "\n".join(f"{role} = {{ {listed} }}" for role in ROLES)
     return f'reasoner = "chat"\nbase_url = "{url}"\nrepairs = 1\n[models]\n{roles}\n'
 
 
 ASKED = ("run", PROMPT, "--cohort", "demo", "--hypotheses", "1", "--auto-approve")
-
-
-def _run(folder: Path, url: str) -> Done:
-    folder.mkdir(exist_ok=True)
-    (folder / "sage.toml").write_text(_settings(url))
-    return sage(*ASKED, cwd=folder)
 
 
 def _check_report(folder: Path, steps: int) -> None:
@@ -75,14 +68,22 @@ def _check_report(folder: Path, steps: int) -> None:
 
 
 def test_a_run_by_a_server_of_nonsense_ends_in_a_report_that_says_so(tmp_path: Path) -> None:
+    """The run is killed before its interpretation, and goes on without asking anything again."""
     with serve(lambda body: Answer('{"because": "I said so"}')) as server:
-        done = _run(tmp_path / "a", server.url)
+        (tmp_path / "sage.toml").write_text(_settings(server.url, context=32_768))
+        die("start", "interpreter", *ASKED, cwd=tmp_path)
+        (spending,) = tmp_path.glob("runs/2*/spending.jsonl")
+        paid = spending.read_text()
+        done = sage("resume", "last", cwd=tmp_path)
     assert done.code == 0, done.err
-    _check_report(tmp_path / "a", steps=5)
+    _check_report(tmp_path, steps=5)
+    assert spending.read_text().startswith(paid)
+    told = spending.read_text().removeprefix(paid).splitlines()
+    assert {json.loads(line)["node"] for line in told} == {"interpreter", "summary"}
     # What `sage show` counts is what the server counted, repairs and refused replies included.
     reply = len(json.dumps({"role": "assistant", "content": '{"because": "I said so"}'})) // 4
     served = [len(json.dumps(body["messages"])) // 4 for body in server.requests]
-    spent = json.loads(sage("show", "last", "--json", cwd=tmp_path / "a").out)["spending"]
+    spent = sage("show", "last", "--json", cwd=tmp_path).json["spending"]
     assert sum(row["prompt_tokens"] for row in spent) == pytest.approx(sum(served), rel=0.03)
     assert sum(row["completion_tokens"] for row in spent) == pytest.approx(
         reply * len(served), rel=0.03
@@ -112,29 +113,6 @@ def model() -> Iterator[str]:
             server.kill()
 
 
-def test_a_real_model_without_a_clue_gives_an_honest_report(model: str, tmp_path: Path) -> None:
-    """The run is killed before its interpretation, and goes on without asking anything again."""
-    begun = time.monotonic()
-    for attempt in ("a", "b", "c"):
-        folder = tmp_path / attempt
-        folder.mkdir()
-        (folder / "sage.toml").write_text(_settings(model))
-        killed = begin("-c", DIES, "start", "interpreter", *ASKED, cwd=folder)
-        if killed.wait(600) == -signal.SIGKILL:
-            break
-        assert len(list((folder / "runs").glob("*/report.html"))) == 0
-    (run,) = (folder / "runs").iterdir()
-    paid = (run / "spending.jsonl").read_text()
-    done = sage("resume", "last", cwd=folder)
-    assert done.code == 0, done.err
-    assert time.monotonic() - begun < 600
-    after = (run / "spending.jsonl").read_text()
-    assert after.startswith(paid)
-    told = [json.loads(line) for line in after.removeprefix(paid).splitlines()]
-    assert {line["node"] for line in told} <= {"interpreter", "summary"}
-    _check_report(tmp_path / attempt, steps=1)
-
-
 def _check_campaign(folder: Path, steps: int) -> None:
     """A round ended in a finding of SAGE's own, and the notebook names what the model failed at."""
     told = json.loads((folder / "campaign" / "notebook.json").read_text())
@@ -161,7 +139,7 @@ def test_a_campaign_by_a_server_of_nonsense_says_so_in_its_notebook(tmp_path: Pa
 def test_a_campaign_round_by_a_real_model_ends_by_itself_within_its_budget(
     model: str, tmp_path: Path
 ) -> None:
-    priced = {"price_in": 1.0, "price_out": 1.0}
+    priced = {"price_in": 1.0, "price_out": 1.0, "max_tokens": 60}
     (tmp_path / "sage.toml").write_text(_settings(model, **priced))
     begun = time.monotonic()
     done = sage(*CAMPAIGN, "--budget-usd", "0.05", cwd=tmp_path, timeout=800)
@@ -219,19 +197,18 @@ def test_a_real_model_reads_abstracts_and_adds_nothing_that_they_do_not_say(
     model: str, tmp_path: Path
 ) -> None:
     """An edge of the graph holds a sentence of its paper, however little the model understood."""
-    papers = sorted((REPO / "data" / "corpus").glob("*.md"), key=lambda it: it.stat().st_size)[:3]
+    paper = min((REPO / "data" / "corpus").glob("*.md"), key=lambda it: it.stat().st_size)
     (tmp_path / "papers").mkdir()
-    for paper in papers:
-        (tmp_path / "papers" / paper.name).write_text(paper.read_text())
+    (tmp_path / "papers" / paper.name).write_text(paper.read_text())
     (tmp_path / "sage.toml").write_text(_settings(model, max_tokens=60))
     build = ("kg", "build", "papers", "--out", "graph", "--extractor", "chat", "--yes", "--json")
     built = sage(*build, cwd=tmp_path)
     assert "Traceback" not in built.err
     report = built.json
-    assert report["documents"] == 3
+    assert report["documents"] == 1
     kept, dropped = report["triples"], sum(report["dropped"].values())
     assert kept + dropped + report["chunks_failed"] > 0 and report["prompt_tokens"] > 0
-    text = " ".join(" ".join(paper.read_text().split()) for paper in papers)
+    text = " ".join(paper.read_text().split())
     for file in (tmp_path / "graph").glob("*.jsonl") if kept else ():
         for line in file.read_text().splitlines():
             for evidence in json.loads(line).get("evidence") or ():
