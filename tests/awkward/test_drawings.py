@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from kg.sources.pdf import ReadOptions, read_pdf
 from sage.cli.kg import app as kg
 from sage_exchange.cli import app as exchange
-from tests.awkward import shared
 
 RUN = CliRunner()
 
@@ -44,10 +43,6 @@ DRAWINGS: dict[str, tuple[Any, dict[str, int], int]] = {
                measurements=[{"name": "Nucleus: Area", "value": 20.0}]) for n in range(5)],
         {"neoplastic": 5}, 0,
     ),
-    "QuPath 0.3, github.com/qupath/qupath/pull/698 (object_type)": (
-        collection(drawn(area(), object_type="annotation", classification=TUMOR)),
-        {"tumor": 1}, 0,
-    ),
     "QuPath 0.4, github.com/qupath/qupath/pull/1099 (names, measurements as object)": (
         collection(drawn(area(), objectType="detection",
                          classification={"names": ["Tumor", "Positive"], "color": [1, 2, 3]},
@@ -60,23 +55,9 @@ DRAWINGS: dict[str, tuple[Any, dict[str, int], int]] = {
                           "plane": {"c": -1, "z": 0, "t": 0}}, **CELL)),
         {"neoplastic": 1}, 1,
     ),
-    "QuPath 0.6 (ellipse flagged, ruler line)": (
-        collection(drawn({"type": "Polygon", "coordinates": [area()], "isEllipse": True},
-                         objectType="annotation", classification={"name": "Stroma"}),
-                   drawn(LINE, objectType="annotation")),
-        {"stroma": 1}, 1,
-    ),
-    "github.com/SBU-BMI/wsinfer/issues/178 (tile by id, probabilities as list)": (
-        [drawn(area(), "PathTileObject", measurements=[{"name": "prob", "value": 0.5}])],
-        {"unclassified": 1}, 0,
-    ),
     "github.com/azavea/raster-vision/issues/1325 (null geometry)": (
         collection(drawn(None, classification=TUMOR), drawn(area(), classification=TUMOR)),
         {"tumor": 1}, 1,
-    ),
-    "github.com/ghorwin/SIM-VICUS/issues/666 (empty line)": (
-        collection(drawn({"type": "LineString", "coordinates": []}), drawn(area(), **CELL)),
-        {"neoplastic": 1}, 1,
     ),
     "github.com/digitalpathologybern/hover_next_inference/issues/26 (ring crosses itself)": (
         collection(drawn([[0, 0], [9, 9], [9, 0], [0, 9], [0, 0]], classification=TUMOR)),
@@ -84,10 +65,6 @@ DRAWINGS: dict[str, tuple[Any, dict[str, int], int]] = {
     ),
     "github.com/prism-oncology/sopa/issues/112 (GeoPandas: CRS, class as text)": (
         collection(drawn(area(), classification="Stroma"), crs=CRS84), {"stroma": 1}, 0,
-    ),
-    "github.com/qupath/qupath/issues/549 (name beside the class)": (
-        [drawn(area(), "PathAnnotationObject", name="core 1",
-               classification={"name": "Stroma", "colorRGB": -1})], {"stroma": 1}, 0,
     ),
     "github.com/qupath/qupath/pull/846 (NaN among the measurements)": (
         collection(drawn(area(), **CELL, measurements=[
@@ -251,10 +228,6 @@ GRAPHS: dict[str, tuple[str, list[str], list[str], dict[str, int], str]] = {
         f'<node id="a"><data key="n">TP53</data></node><node id="b"/>{EDGE}</graph></graphml>',
         ["TP53", "b"], ["related_to"], {}, "",
     ),
-    "github.com/networkx/networkx/issues/784 (Maltego: a key without a type)": (
-        graphml('<key attr.name="MaltegoEntity" for="node" id="d4"/>', NODES + EDGE),
-        ["a", "b"], ["related_to"], {}, "",
-    ),
     "github.com/networkx/networkx/issues/3883 (GraphML in a file .gml)": (
         graphml("", NODES + EDGE), ["a", "b"], ["related_to"], {}, "",
     ),
@@ -262,11 +235,6 @@ GRAPHS: dict[str, tuple[str, list[str], list[str], dict[str, int], str]] = {
         graphml('<key attr.name="interaction" for="node" id="i"/>', NODES + '<edge source="a" '
                 'target="b"><data key="i">inhibits</data></edge>'),
         ["a", "b"], ["inhibits"], {}, "",
-    ),
-    "github.com/iVis-at-Bilkent/cytoscape.js-graphml/pull/11 (as networkx writes)": (
-        graphml('<key id="d0" for="edge" attr.name="relation" attr.type="string"/>', NODES +
-                '<edge source="a" target="b"><data key="d0">promotes</data></edge>'),
-        ["a", "b"], ["promotes"], {}, "",
     ),
     "Gephi (label, Edge Label, weight, no direction)": (
         graphml(GEPHI, '<node id="0.0"><data key="label">FGFR3</data><data key="r">9</data></node>'
@@ -298,14 +266,6 @@ GRAPHS: dict[str, tuple[str, list[str], list[str], dict[str, int], str]] = {
         ["B cell follicle", "b"], ["related_to"], {}, "",
     ),
 }  # fmt: skip
-SHARED_GRAPHS = {
-    "g1_cytoscape_nons.graphml": (
-        ["FGFR3", "TLS", "bladder cancer"], ["inhibits", "promotes"], {}, "",
-    ),
-    "g2_yed.graphml": (
-        ["B cell", "CXCL13", "bladder cancer"], ["inhibits", "recruits"], {"Immune": 2}, "Immune",
-    ),
-}  # fmt: skip
 
 
 def export_graph(path: Path, out: Path) -> tuple[dict[str, Any], str]:
@@ -314,19 +274,14 @@ def export_graph(path: Path, out: Path) -> tuple[dict[str, Any], str]:
     return json.loads(out.read_text()), " ".join(ended.stderr.split())
 
 
-@pytest.mark.parametrize("source", [*GRAPHS, *SHARED_GRAPHS])
+@pytest.mark.parametrize("source", GRAPHS)
 def test_a_graph_keeps_its_labels(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SAGE_HOME", str(tmp_path / "home"))
-    if source in GRAPHS:
-        text, *right = GRAPHS[source]
-        path = tmp_path / ("g.gml" if ".gml" in source else "g.graphml")
-        path.write_text(text, encoding="utf-8")
-    else:
-        path, right = shared(source), list(SHARED_GRAPHS[source])
-    names, relations, groups = right[:3]
-    word = str(right[3])
+    text, names, relations, groups, word = GRAPHS[source]
+    path = tmp_path / ("g.gml" if ".gml" in source else "g.graphml")
+    path.write_text(text, encoding="utf-8")
     found, said = export_graph(path, tmp_path / "g.json")
     assert sorted(node["name"] for node in found["nodes"]) == names
     assert sorted(edge["relation"] for edge in found["edges"]) == relations
@@ -402,16 +357,9 @@ PDFS: dict[str, tuple[str, dict[str, str], int]] = {
     "github.com/py-pdf/pypdf/issues/1351 (ligature mapped to NUL)": (
         SENTENCE.replace("fi", "~"), {"~": "0000"}, 2,
     ),
-    "github.com/py-pdf/pypdf/issues/3975 (ligature in the private use area)": (
-        SENTENCE.replace("fi", "~"), {"~": "e000"}, 2,
-    ),
-    "github.com/jsvine/pdfplumber/issues/1280 (ligature as replacement character)": (
-        SENTENCE.replace("fi", "~"), {"~": "fffd"}, 2,
-    ),
     "github.com/pymupdf/PyMuPDF/issues/2785 (ligature as two letters)": (
         SENTENCE.replace("fi", "~"), {"~": "00660069"}, 0,
     ),
-    "own: ligature of Unicode": (SENTENCE.replace("fi", "~"), {"~": "fb01"}, 0),
     "own: plain text": (SENTENCE, {}, 0),
     "own: a bullet of a symbol font": ("~ " + SENTENCE, {"~": "f0b7"}, 1),
 }  # fmt: skip
@@ -423,9 +371,6 @@ PLACED = {
     ),
     "github.com/py-pdf/pypdf/issues/3978, /issues/1153 (gaps between words without spaces)": (
         "[" + " -330 ".join(f"({word})" for word in SENTENCE.split()) + "] TJ"
-    ),
-    "github.com/py-pdf/pypdf/issues/2336, /issues/3358 (letters placed one by one)": (
-        "[" + " -20 ".join(f"({letter})" for letter in SENTENCE) + "] TJ"
     ),
     "github.com/py-pdf/pypdf/issues/1424 (letters moved together)": (
         "[" + " 40 ".join(f"({letter})" for letter in SENTENCE) + "] TJ"
@@ -448,17 +393,14 @@ def build(path: Path, out: Path) -> tuple[dict[str, Any], str]:
     return json.loads(ended.stdout), " ".join(table.output.split())
 
 
-@pytest.mark.parametrize("source", [*PDFS, "p12_ligature_pua_nul.pdf"])
+@pytest.mark.parametrize("source", PDFS)
 def test_a_pdf_counts_what_cannot_be_read(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SAGE_HOME", str(tmp_path / "home"))
-    path, lost = tmp_path / "a.pdf", 5
-    if source in PDFS:
-        text, codes, lost = PDFS[source]
-        path.write_bytes(pdf(text, codes))
-    else:
-        path = shared(source)
+    text, codes, lost = PDFS[source]
+    path = tmp_path / "a.pdf"
+    path.write_bytes(pdf(text, codes))
     report, table = build(path, tmp_path / "graph")
     assert report["unread_characters"] == sum(s["unread"] for s in report["sources"]) == lost
     assert (f"{lost} characters could not be read" in table) == (lost > 0)  # from the store

@@ -50,19 +50,9 @@ def planes_apart(path: Path) -> Path:
     return path
 
 
-def strips_apart(path: Path) -> Path:
-    tifffile.imwrite(path, np.moveaxis(RGB, -1, 0), photometric="rgb", planarconfig="separate")
-    return path
-
-
 def focus_stack(path: Path) -> Path:
     dim = RGB // 2
     return ome(path, np.stack([dim, dim, RGB, dim, dim]), "ZYXS", "rgb")
-
-
-def focus_stack_of_planes(path: Path) -> Path:
-    stack = np.stack([np.moveaxis(image, -1, 0) for image in (RGB // 2, RGB, RGB // 3)])
-    return ome(path, stack, "ZCYX")
 
 
 def label_and_macro_first(path: Path) -> Path:
@@ -73,20 +63,6 @@ def label_and_macro_first(path: Path) -> Path:
         writer.write(RGB, photometric="rgb", tile=(64, 64),
                      metadata={"axes": "YXS", "Name": "scan", **SIZE})  # fmt: skip
     return path
-
-
-def plain_label_first(path: Path) -> Path:
-    path = path.with_name("a.tif")
-    with tifffile.TiffWriter(path) as writer:
-        writer.write(np.zeros((60, 90, 3), np.uint8), photometric="rgb", metadata=None)
-        writer.write(RGB, photometric="rgb", resolution=(20000, 20000),
-                     resolutionunit="CENTIMETER", **TILED)  # fmt: skip
-    return path
-
-
-def indexed(path: Path) -> Path:
-    Pil.fromarray(RGB).quantize(256).save(path.with_suffix(".tif"))
-    return path.with_suffix(".tif")
 
 
 def indexed_tiles(path: Path) -> Path:
@@ -103,11 +79,6 @@ def indexed_png(path: Path) -> Path:
     return path.with_suffix(".png")
 
 
-def inks(path: Path) -> Path:
-    tifffile.imwrite(path, CMYK, photometric="separated")
-    return path
-
-
 def inks_tiles(path: Path) -> Path:
     tifffile.imwrite(path, CMYK, photometric="separated", **TILED)
     return path
@@ -120,11 +91,6 @@ def inks_jpeg(path: Path) -> Path:
 
 def twelve_bits(path: Path) -> Path:
     tifffile.imwrite(path, RGB.astype(np.uint16) * 16, photometric="rgb", **TILED)
-    return path
-
-
-def twelve_bits_strips(path: Path) -> Path:
-    tifffile.imwrite(path, RGB.astype(np.uint16) * 16, photometric="rgb")
     return path
 
 
@@ -147,11 +113,6 @@ def sixteen_bits(path: Path) -> Path:
 
 def floats(path: Path) -> Path:
     tifffile.imwrite(path, RGB.astype(np.float32) / 255, photometric="rgb", **TILED)
-    return path
-
-
-def signed(path: Path) -> Path:
-    tifffile.imwrite(path, RGB.astype(np.int16) * 16, photometric="rgb", **TILED)
     return path
 
 
@@ -179,22 +140,6 @@ def turned_jpeg(path: Path) -> Path:
 def turned_tiff(path: Path) -> Path:
     tifffile.imwrite(path, RGB[::-1, ::-1], photometric="rgb", extratags=[(274, 3, 1, 3, True)],
                      **TILED)  # fmt: skip
-    return path
-
-
-def imagej(path: Path) -> Path:
-    tifffile.imwrite(path, RGB, imagej=True, resolution=(2.0, 2.0), metadata={"unit": "micron"})
-    return path
-
-
-def plain_strips(path: Path) -> Path:
-    tifffile.imwrite(path, RGB, photometric="rgb", metadata=None)
-    return path
-
-
-def deflated(path: Path) -> Path:
-    tifffile.imwrite(path, RGB, photometric="rgb", tile=(256, 256), compression="zlib",
-                     resolution=(20000, 20000), resolutionunit="CENTIMETER")  # fmt: skip
     return path
 
 
@@ -226,38 +171,26 @@ READ: dict[str, tuple[Callable[[Path], Path], float | None, str]] = {
     "github.com/labsyspharm/minerva-author/issues/66 (planar configuration 2)": (
         planes_apart, None, "",
     ),
-    "own: planar strips": (strips_apart, None, ""),
     "github.com/glencoesoftware/raw2ometiff/pull/20 (planes named, blue first)": (
         planes_by_name, 0.5, "",
     ),
     "own: focus stack of RGB": (focus_stack, 0.5, "plane 3 of 5 focus planes"),
-    "own: focus stack of planes": (focus_stack_of_planes, 0.5, "plane 2 of 3 focus planes"),
     "github.com/hms-dbmi/viv/issues/831 (several images, label and macro first)": (
         label_and_macro_first, 0.5, '"scan" (256 x 192 px); not read: "label"',
     ),
-    "own: label first without OME": (plain_label_first, 0.5, "not read: 90 x 60 px"),
-    "own: palette, strips": (indexed, None, ""),
     "own: palette, tiles": (indexed_tiles, None, ""),
     "github.com/mahmoodlab/TRIDENT/issues/57 (PNG, here with a palette)": (indexed_png, None, ""),
-    "own: CMYK, strips": (inks, None, ""),
     "own: CMYK, tiles": (inks_tiles, None, ""),
     "own: CMYK, JPEG": (inks_jpeg, None, ""),
     "own: 12 bits in 16, tiles": (twelve_bits, None, "12 bits"),
-    "own: 12 bits in 16, strips": (twelve_bits_strips, None, "12 bits"),
     "own: 12 bits in 16, PNG": (twelve_bits_png, None, "12 bits"),
     "own: 10 bits by OME's significant bits": (significant_bits, 0.5, "10 bits"),
     "own: 16 bits": (sixteen_bits, None, "16 bits"),
     "own: floating point": (floats, None, ""),
-    "own: signed 16 bits": (signed, None, "12 bits"),
     "own: YCbCr without JPEG": (luminance, None, ""),
     "own: ImageJ's focus stack": (imagej_stack, 0.5, "plane 2 of 3 focus planes"),
     "own: JPEG turned by EXIF": (turned_jpeg, None, "upright"),
     "own: tiles turned by orientation": (turned_tiff, None, "upright"),
-    "github.com/openslide/openslide/pull/349 (size in ImageJ's unit)": (imagej, 0.5, ""),
-    "github.com/rendeirolab/LazySlide/issues/95 (no pyramid)": (plain_strips, None, ""),
-    "github.com/rendeirolab/LazySlide/issues/179 (tiles from an array, deflate)": (
-        deflated, 0.5, "",
-    ),
     "own: OME-Zarr 0.4": (lambda path: zarr_image(path, 2), 0.5, ""),
     "own: OME-Zarr 0.5": (lambda path: zarr_image(path, 3), 0.5, ""),
 }  # fmt: skip
@@ -285,21 +218,10 @@ def fluorescence(path: Path) -> Path:
     return ome(path, data, "CYX", names=["DAPI", "CD3", "CD8", "CD20", "PanCK"])
 
 
-def two_channels(path: Path) -> Path:
-    return ome(path, np.zeros((2, 192, 256), np.uint8) + 9, "CYX")
-
-
 def dark_planes(path: Path) -> Path:
     """Three planes without names, which only a look tells from RGB."""
     rng = np.random.default_rng(0)
     return ome(path, rng.gamma(0.3, 30, (3, 192, 256)).clip(0, 255).astype(np.uint8), "CYX")
-
-
-def dark_jpeg(path: Path) -> Path:
-    image = np.zeros((192, 256, 3), np.uint8)
-    image[RGB[:, :, 0] < 150] = (20, 30, 220)
-    Pil.fromarray(image).save(path.with_suffix(".jpg"))
-    return path.with_suffix(".jpg")
 
 
 def gray_ome(path: Path) -> Path:
@@ -311,22 +233,14 @@ def gray_as_rgb(path: Path) -> Path:
     return path.with_suffix(".png")
 
 
-def mask(path: Path) -> Path:
-    tifffile.imwrite(path, (RGB[:, :, 0] < 150).astype(np.uint8) * 2, photometric="minisblack")
-    return path
-
-
 REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "github.com/TissueImageAnalytics/tiatoolbox/pull/471 (multiplex)": (
         fluorescence, "5 channels (DAPI, CD3, CD8",
     ),
-    "own: two channels": (two_channels, "2 channels"),
     "own: fluorescence in three planes without names": (dark_planes, "dark ground"),
-    "own: fluorescence as JPEG": (dark_jpeg, "dark ground"),
     "github.com/TissueImageAnalytics/tiatoolbox/issues/509 (OME-TIFF of axes YX)": (
         gray_ome, "grayscale",
     ),
-    "github.com/openslide/openslide-python/issues/153 (a mask in strips)": (mask, "grayscale"),
     "github.com/TissueImageAnalytics/tiatoolbox/issues/804 (axes YSX)": (
         rows_apart, "192 channels",
     ),
@@ -386,7 +300,6 @@ def no_unit(path: Path) -> Path:
 
 SIZES: dict[str, tuple[Callable[[Path], Path], float | None, str]] = {
     # input: (builder, µm per pixel that is taken from the file, word of the question)
-    "github.com/Bayer-Group/tiffslide/issues/77 (tags alone)": (tagged(0.25), 0.25, ""),
     "github.com/John-P/wsic/issues/73 (centimeters)": (tagged(0.5), 0.5, ""),
     "github.com/mahmoodlab/TRIDENT/issues/14 (no size)": (inks_tiles, None, "does not state"),
     "github.com/openslide/openslide/issues/228 (Motic's description)": (
@@ -400,29 +313,17 @@ SIZES: dict[str, tuple[Callable[[Path], Path], float | None, str]] = {
     "github.com/NKI-AI/dlup/issues/76 (magnification alone)": (
         described("Aperio Image Library|AppMag = 40"), None, "does not state",
     ),
-    "github.com/TissueImageAnalytics/tiatoolbox/issues/628 (objective alone)": (
-        described("Aperio Image Library|AppMag = 20|Date = 07/02/23"), None, "does not state",
-    ),
-    "github.com/TissueImageAnalytics/tiatoolbox/issues/508 (a slide as PNG)": (
-        indexed_png, None, "does not state",
-    ),
     "github.com/TissueImageAnalytics/tiatoolbox/issues/279 (20x with 0.234)": (
         tagged(0.234, 20), None, "objective of 20x",
     ),
     "github.com/TissueImageAnalytics/tiatoolbox/pull/53 (tags without a unit)": (
         no_unit, None, "does not state",
     ),
-    "github.com/SBU-BMI/wsinfer/issues/165 (tags alone, another mpp)": (
-        tagged(0.3456), 0.3456, "",
-    ),
-    "own: tenfold too fine": (tagged(0.025), None, "0.025"),
     "own: thumbnail's size": (tagged(8.0), None, "8 µm"),
     "own: at the lower end": (tagged(0.081), 0.081, ""),
     "own: at the upper end": (tagged(3.99), 3.99, ""),
-    "own: 40x with 0.25": (tagged(0.25, 40), 0.25, ""),
     "own: 40x with 0.34": (tagged(0.34, 40), 0.34, ""),
     "own: 40x with 0.5": (tagged(0.5, 40), None, "objective of 40x"),
-    "own: 20x with 0.25": (tagged(0.25, 20), None, "objective of 20x"),
     "github.com/NKI-AI/dlup/issues/108 (OME: 40x with 1 µm)": (ome_objective, None, "of 40x"),
 }  # fmt: skip
 

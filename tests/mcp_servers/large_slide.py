@@ -166,10 +166,10 @@ def _write_directory(
     return following
 
 
-def run_apart(name: str, slide: Path, out: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Run one tool in a fresh process; return its peak memory in MiB and its result."""
-    command = [sys.executable, "-m", "tests.mcp_servers.large_slide", name]
-    command += [str(slide.resolve()), str(out.resolve()), json.dumps(settings)]
+def run_apart(slide: Path, out: Path, tools: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Run tools with their settings in a fresh process: peak memory in MiB, and each result."""
+    command = [sys.executable, "-m", "tests.mcp_servers.large_slide"]
+    command += [str(slide.resolve()), str(out.resolve()), json.dumps(tools)]
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -177,14 +177,18 @@ def run_apart(name: str, slide: Path, out: Path, settings: dict[str, Any]) -> di
     return answer
 
 
-def main(name: str, slide: Path, out: Path, settings: dict[str, Any]) -> None:
-    """Run one tool in this process, as a worker does, and print its peak memory and result."""
+def main(slide: Path, out: Path, tools: dict[str, dict[str, Any]]) -> None:
+    """Run tools in this process, as a worker does, and print its peak memory and the results."""
     context = ToolContext(Roots.resolve([slide.parent], out), threads=2)
-    result = load("pathology").run(name, {"slide": slide.name, **settings}, context).result
+    registry = load("pathology")
+    answer: dict[str, Any] = {
+        name: registry.run(name, {"slide": slide.name, **settings}, context).result
+        for name, settings in tools.items()
+    }
     status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
-    print(json.dumps({"peak_mib": peak / 1024, "result": result}))
+    print(json.dumps(answer | {"peak_mib": peak / 1024}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), json.loads(sys.argv[4]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]))

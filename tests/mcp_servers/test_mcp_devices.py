@@ -27,7 +27,7 @@ def pool() -> Iterator[LocalPool]:
 
 
 def test_no_two_running_jobs_have_the_same_card(pool: LocalPool, roots: Roots) -> None:
-    jobs = [pool.submit("on_device", {"seconds": 0.4}, roots) for _ in range(7)]
+    jobs = [pool.submit("on_device", {"seconds": 0.3}, roots) for _ in range(5)]
     found = [(job.result(60), job) for job in jobs]
     spans = [
         (run.provenance.device, run.result["started"], run.result["ended"]) for run, _ in found

@@ -143,9 +143,7 @@ async def test_prompts_are_listed_filled_and_completed(tmp_path: Path) -> None:
     ("mode", "answer", "found"),
     [
         ("auto", types.ElicitResult(action="accept", content={"mpp": 0.5}), 0.5),
-        ("legacy", types.ElicitResult(action="accept", content={"mpp": 0.5}), 0.5),
         ("auto", types.ElicitResult(action="accept", content={"mpp": -1}), "mpp"),
-        ("auto", types.ElicitResult(action="accept", content={}), "s.tif"),
         ("legacy", types.ElicitResult(action="decline"), "s.tif"),
         ("auto", None, "s.tif"),
     ],

@@ -108,7 +108,7 @@ def stdio_server(folder: Path) -> Iterator[Stdio]:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc for peak memory")
 def test_an_overlong_line_is_refused_and_never_held(folder: Path) -> None:
-    flood = 96
+    flood = 64
     with stdio_server(folder) as server:
         server.begin()
         before = server.peak_mib()
@@ -256,11 +256,8 @@ def test_a_certificate_that_cannot_be_used_is_refused(folder: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
-)
 @pytest.mark.anyio
-async def test_small_answers_leave_at_once(family: socket.AddressFamily, host: str) -> None:
+async def test_small_answers_leave_at_once() -> None:
     """Head and body are two writes; held back, the second waits 40 ms for an acknowledgment."""
     option: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -269,14 +266,10 @@ async def test_small_answers_leave_at_once(family: socket.AddressFamily, host: s
         option.set_result(held.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         writer.close()
 
-    bound = BoundedListener(family, most=4, head_seconds=5, body_seconds=5)
-    try:
-        bound.bind((host, 0))
-    except OSError:
-        bound.close()
-        pytest.skip(f"no {host} here")
+    bound = BoundedListener(socket.AF_INET, most=4, head_seconds=5, body_seconds=5)
+    bound.bind(("127.0.0.1", 0))
     bound.listen()
     async with await asyncio.start_server(connected, sock=bound):
-        _, writer = await asyncio.open_connection(host, bound.getsockname()[1])
+        _, writer = await asyncio.open_connection("127.0.0.1", bound.getsockname()[1])
         assert await asyncio.wait_for(option, 10)
         writer.close()

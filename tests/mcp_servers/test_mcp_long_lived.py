@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.openmetrics.exposition import generate_latest
 from pydantic import BaseModel
 
 from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
-from mcp_servers.servers.health import Watch, make_counters
 from mcp_servers.servers.options import Limits
 from mcp_servers.servers.prune import Bounds, prune
 from mcp_servers.servers.server import ToolServer
@@ -134,13 +132,6 @@ def test_runs_take_turns_and_no_more_wait_than_jobs_may(tmp_path: Path) -> None:
         turns.open.set()
         assert [job.result(10).result for job in jobs[:4]] == [{"text": "done"}] * 4
         assert turns.most == 2
-
-
-def test_labels_of_metrics_are_escaped() -> None:
-    watch = Watch(lambda: [make_counters("calls", "Calls.", "tool", {'a"b\\c\n': 3.0})])
-    text = generate_latest(watch).decode()
-    assert 'calls_total{tool="a\\"b\\\\c\\n"} 3.0\n' in text and text.endswith("# EOF\n")
-    assert "process_resident_memory_bytes" in text
 
 
 @pytest.mark.slow

@@ -14,8 +14,10 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from mcp_servers.workers.cohort import lock_folder
 from sage.__main__ import exit_code
 from sage.cli.tools import app
+from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import TOOLS, environment
 from tests.warm import HERE, Warm, run_warm
 
@@ -92,34 +94,12 @@ def test_a_cohort_job_writes_a_table_and_lists_failures(tmp_path: Path, slides: 
     assert json.loads(again.stdout)["resumed"] == 5
 
 
-def test_an_interrupted_cohort_job_goes_on_where_it_was(tmp_path: Path) -> None:
-    words = slow_job(tmp_path, slides=8, workers=1)
-    command = ["tools", *words, "--out", "out", "--no-cache"]
-    process = Warm(command, cwd=tmp_path, env=environment(), piped=True)
-    records = tmp_path / "out" / "slow_preview"
-    deadline = time.monotonic() + 60
-    while len(list(records.glob("*/run.json"))) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
-    assert process.stderr is not None
-    assert "Traceback" not in process.stderr.read()
-    before = len(list(records.glob("*/run.json")))
-    assert 3 <= before < 8
-    assert not [path for path in records.rglob("*") if ".part" in path.name]
-    report = answer(sage(*words, "--out", "out", "--no-cache", "--json", cwd=tmp_path))
-    assert report["resumed"] == before
-    assert report["slides"] == 8
-
-
 def test_two_jobs_on_one_output_do_not_mix(tmp_path: Path) -> None:
-    words = slow_job(tmp_path, slides=6, workers=1)
-    first = Warm(["tools", *words, "--no-cache"], cwd=tmp_path, env=environment())
-    until_records(tmp_path / "sage-output" / "slow_preview", 1)
-    second = sage(*words, "--no-cache", cwd=tmp_path)
-    assert second.returncode == 2
-    assert "slow_preview" in second.stderr
-    assert first.wait(60) == 0
+    (tmp_path / ".s07.dead-1234.part.png").write_text("half")
+    with lock_folder(tmp_path / ".lock", "preview"):
+        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+        with pytest.raises(InputError, match="preview"), lock_folder(tmp_path / ".lock", "preview"):
+            pass
 
 
 def test_a_job_killed_outright_leaves_no_worker_and_nothing_half_written(tmp_path: Path) -> None:
@@ -130,8 +110,6 @@ def test_a_job_killed_outright_leaves_no_worker_and_nothing_half_written(tmp_pat
     lists = Path(f"/proc/{process.pid}/task").glob("*/children")
     children = [pid for path in lists for pid in path.read_text().split()]
     assert len(children) >= 2
-    (records / "s07").mkdir(exist_ok=True)
-    (records / "s07" / ".s07.dead-1234.part.png").write_text("half")
     process.send_signal(signal.SIGKILL)  # it alone, not its workers
     process.wait()
     deadline = time.monotonic() + 15

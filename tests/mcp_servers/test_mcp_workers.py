@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -122,13 +121,6 @@ def test_what_can_never_run_is_refused_at_once(pool: LocalPool, roots: Roots) ->
         bare.submit("needs_gpu", {}, roots)
 
 
-def test_a_gpu_is_given_only_to_a_job_that_needs_it(pool: LocalPool, roots: Roots) -> None:
-    jobs = [pool.submit("needs_gpu", {}, roots) for _ in range(2)]
-    assert [job.result(30).provenance.device for job in jobs] == ["cuda:0", "cuda:0"]
-    plain = pool.submit("wait", {"seconds": 0}, roots).result(30)
-    assert plain.provenance.device == "cpu"
-
-
 def test_a_tool_error_crosses_the_border_as_itself(pool: LocalPool, roots: Roots) -> None:
     with pytest.raises(InputError, match=r'"gone.png" was not found'):
         pool.submit("preview", {"slide": "gone.png"}, roots).result(30)
@@ -145,18 +137,3 @@ def test_closing_cancels_and_leaves_no_process(roots: Roots) -> None:
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
     with pytest.raises(FaultError, match="closed"):
         pool.submit("wait", {"seconds": 0}, roots)
-
-
-def test_many_threads_may_submit(pool: LocalPool, roots: Roots) -> None:
-    jobs: list[Job] = []
-
-    def many() -> None:
-        jobs.extend([pool.submit("wait", {"seconds": 0}, roots) for _ in range(10)])
-
-    threads = [threading.Thread(target=many) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for item in threads:
-        item.join()
-    assert len({job.result(60).provenance.tool for job in jobs}) == 1
-    assert all(job.state is State.DONE for job in jobs) and len(jobs) == 40

@@ -161,23 +161,6 @@ def test_geojson_rings_are_closed_and_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ('{"name": "Tumor", "color": [200, 0, 0]}', "Tumor"),
-        ('{"names": ["Tumor", "Positive"]}', "Tumor: Positive"),
-        ('"Stroma"', "Stroma"), ("null", ""), ('{"name": null}', ""),
-    ],
-)  # fmt: skip
-def test_a_class_is_read_however_it_is_written(tmp_path: Path, text: str, label: str) -> None:
-    ring = "[[0,0],[9,0],[9,9],[0,0]]"
-    (tmp_path / "a.geojson").write_text(
-        f'{{"type":"Feature","geometry":{{"type":"Polygon","coordinates":[{ring}]}},'
-        f'"properties":{{"classification":{text}}}}}'
-    )
-    assert [polygon.label for polygon in read_polygons(tmp_path / "a.geojson")[0]] == [label]
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "no json", "[]", "3", '{"type":"Feature","geometry":{"type":"Point","coordinates":[1,2]}}',

@@ -21,7 +21,6 @@ from mcp_servers.pathology.compute.tumor import clean_mask, zones
 from mcp_servers.registry import load
 from mcp_servers.roots import Roots
 from mcp_servers.slides import arrays as grids
-from mcp_servers.slides.slide import Slide
 from mcp_servers.workers.jobs import make_job
 from tests.mcp_servers.large_slide import run_apart, tissue_cells, write_large_slide
 from tests.mcp_servers.slide_tools import blobs
@@ -37,24 +36,14 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_large_slide_is_a_slide(large: Path) -> None:
-    assert large.stat().st_size < 40 * 2**20
-    with Slide.open(large) as slide, Slide.open(large, backend="openslide") as reference:
-        assert (slide.width, slide.height, slide.mpp) == (WIDTH, HEIGHT, 0.25)
-        assert len(slide.levels) == 4
-        for x, y in ((0, 0), (WIDTH // 2, HEIGHT // 2)):
-            ours = slide.read(x, y, 300, 300, level=1)
-            assert np.array_equal(ours, reference.read(x, y, 300, 300, level=1))
-
-
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc for peak memory")
 def test_tissue_and_tiles_of_a_large_slide_stay_within_the_memory_they_state(
     large: Path, tmp_path: Path
 ) -> None:
-    for name, settings in (("tissue_mask", {}), ("tile_slide", {"at_mpp": 2.0})):
-        got = run_apart(name, large, tmp_path, settings)
+    got = run_apart(large, tmp_path, {"tissue_mask": {}, "tile_slide": {"at_mpp": 2.0}})
+    for name in ("tissue_mask", "tile_slide"):
         assert got["peak_mib"] < load("pathology").get(name).resources.memory_mb
-    assert got["result"]["tiles"] > 1000
+    assert got["tile_slide"]["tiles"] > 1000
 
 
 def painted_survey(width_um: float, height_um: float, tissue: int) -> Survey:
@@ -85,15 +74,15 @@ def painted_survey(width_um: float, height_um: float, tissue: int) -> Survey:
 
 
 def test_glass_takes_no_memory_in_the_survey() -> None:
-    survey = Survey.empty(75_000, 25_000, 0.2, 0.3, (255, 255, 255))
+    survey = Survey.empty(25_000, 10_000, 0.2, 0.3, (255, 255, 255))
     assert survey.tiles.nbytes == 0
-    survey.write_layer("green", np.s_[1000:1128, 5000:5128], np.full((128, 128), 0.5, np.float32))
-    survey.count("nuclei", np.array([1000, 1000, 3125]), np.array([5000, 5000, 9375]))
+    survey.write_layer("green", np.s_[1000:1128, 2000:2128], np.full((128, 128), 0.5, np.float32))
+    survey.count("nuclei", np.array([1000, 1000, 1249]), np.array([2000, 2000, 3124]))
     assert survey.tiles.nbytes <= 6 * len(LAYERS) * TILE**2
-    assert survey.layer("green")[999:1129, 4999:5129].sum() == 0.5 * 128**2
+    assert survey.layer("green")[999:1129, 1999:2129].sum() == 0.5 * 128**2
     assert survey.layer("green", slice(1100, 1200)).sum() == 0.5 * 28 * 128
-    assert survey.layer("nuclei")[1000, 5000] == 2
-    assert survey.layer("nuclei")[3125, 9375] == 1
+    assert survey.layer("nuclei")[1000, 2000] == 2
+    assert survey.layer("nuclei")[1249, 3124] == 1
     assert survey.layer("nuclei").sum() == 3
 
 

@@ -80,10 +80,6 @@ def turned(find: Segment, tissue: U8) -> Nuclei:
     return found
 
 
-def shifted(find: Segment, tissue: U8) -> Nuclei:
-    return moved(find(np.ascontiguousarray(tissue[5:, 3:]), MPP), 3, 5)
-
-
 def halves(find: Segment, tissue: U8) -> Nuclei:
     """Two halves with the overlap of the walk over a slide."""
     left = find(np.ascontiguousarray(tissue[:, :340]), MPP)
@@ -98,10 +94,8 @@ def moved(found: Nuclei, x: int, y: int) -> Nuclei:
 
 
 CHANGES: dict[str, tuple[Callable[[Segment, U8], Nuclei], float]] = {
-    "glass of 64": (partial(in_glass, width=64), 0.05),
-    "glass of 296": (partial(in_glass, width=296), 0.05),
+    "glass": (partial(in_glass, width=296), 0.05),
     "turned": (turned, 1.0),
-    "shifted": (shifted, 1.0),
     "halves": (halves, 0.03),
 }
 """How the image is changed, and the relative change in the number of nuclei that is allowed."""
@@ -113,11 +107,6 @@ def test_the_same_nuclei_are_found(segment: Segment, tissue: U8, bare: Nuclei, c
     found = make(segment, tissue)
     assert shared(bare, found) > LEAST[segment.__qualname__]
     assert abs(len(found.table) - len(bare.table)) < least * len(bare.table)
-
-
-def test_a_crop_finds_the_nuclei_of_the_whole(segment: Segment, tissue: U8, bare: Nuclei) -> None:
-    crop = moved(segment(np.ascontiguousarray(tissue[100:500, 100:500]), MPP), 100, 100)
-    assert shared(bare, crop, 140, 460) > LEAST[segment.__qualname__]
 
 
 def dye(image: U8, hematoxylin: float, eosin: float | None = None) -> U8:

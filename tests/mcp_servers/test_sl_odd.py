@@ -82,19 +82,6 @@ def test_an_overview_that_would_decode_terabytes_is_refused(tmp_path: Path) -> N
             slide_tissue(slide)
 
 
-def test_an_objective_that_contradicts_the_pixel_size_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "a.tiff"
-    for mpp, told in ((0.25, False), (0.34, False), (0.5, True), (0.05, True), (2.0, True)):
-        said = f"Aperio x |AppMag = 40|MPP = {mpp}"
-        tifffile.imwrite(path, blobs(400, 400), photometric="rgb", tile=(128, 128),
-                         description=said, metadata=None)  # fmt: skip
-        with Slide.open(path, backend="direct") as slide:
-            assert slide.objective_power == 40
-            assert bool(slide.mpp_conflict) == told
-            assert bool(slide.mpp_conflict and slide.mpp_conflict in slide.warnings) == told
-            assert (slide.mpp is None) == told
-
-
 def test_an_outline_without_bound_holds_the_whole_slide(tmp_path: Path) -> None:
     png(tmp_path / "a.png", blobs(700, 700))
     far = 1e10
@@ -111,7 +98,7 @@ def test_an_outline_without_bound_holds_the_whole_slide(tmp_path: Path) -> None:
     assert not any("contain no tissue" in note for note in zones["warnings"])
 
 
-@pytest.mark.parametrize("mode", ["L", "1", "I;16", "L with transparency", "tiff"])
+@pytest.mark.parametrize("mode", ["L", "1", "I;16", "tiff"])
 def test_a_gray_image_is_flagged_and_refused_where_color_is_needed(
     tmp_path: Path, mode: str
 ) -> None:
@@ -120,8 +107,6 @@ def test_a_gray_image_is_flagged_and_refused_where_color_is_needed(
     path = tmp_path / ("a.tif" if mode == "tiff" else "a.png")
     if mode == "I;16":
         Image.fromarray(pixels.astype(np.uint16) * 257).save(path)
-    elif mode == "L with transparency":
-        gray.save(path, transparency=0)
     else:
         gray.convert("L" if mode == "tiff" else mode).save(path)
     ctx = context(tmp_path)
@@ -137,16 +122,16 @@ def test_a_gray_image_is_flagged_and_refused_where_color_is_needed(
             assert np.array_equal(slide.read(0, 0, 400, 400), np.asarray(gray.convert("RGB")))
 
 
-def test_three_thousand_specks_are_dropped_or_counted(tmp_path: Path) -> None:
+def test_specks_are_dropped_or_counted(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    image = flat(GLASS, 1500)
-    for x, y in rng.integers(5, 1490, (3000, 2)):
+    image = flat(GLASS, 900)
+    for x, y in rng.integers(5, 890, (1500, 2)):
         image[y : y + 6, x : x + 6] = (200, 90, 150)
     png(tmp_path / "a.png", image)
     ctx = context(tmp_path)
     assert run(ctx, "tissue_mask", slide="a.png", mpp=8.0)["pieces"] == 0
     got = run(ctx, "tissue_mask", slide="a.png", mpp=8.0, min_area_um2=0, focus="off")
-    assert got["pieces"] > 500
+    assert got["pieces"] > 300
     assert any("separate pieces" in note for note in got["warnings"])
 
 

@@ -64,17 +64,6 @@ def test_a_ring_is_drawn_by_the_centers_it_holds(points: list[tuple[float, float
     assert (drawn.reshape(-1) == Drawn(closed).contains_points(centers))[sure].all()
 
 
-def test_cells_that_touch_and_gaps_that_touch() -> None:
-    one, other = np.array([[1, 0], [0, 1]], bool), np.array([[0, 1], [1, 0]], bool)
-    for mask in (one, other):
-        (outline,) = outlines(mask)
-        assert len(outline.exterior) == 8 and not outline.holes
-    ring = np.ones((4, 4), bool)
-    ring[1, 1] = ring[2, 2] = False
-    (outline,) = outlines(ring)
-    assert sorted(hole[0].tolist() for hole in outline.holes) == [[1, 1], [2, 2]]
-
-
 def test_regions_in_the_holes_of_others_keep_their_own_holes() -> None:
     mask = np.zeros((21, 21), bool)
     for inset in range(0, 10, 2):

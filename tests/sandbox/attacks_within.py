@@ -22,14 +22,6 @@ EXHAUSTION = [
         message="more than 32 processes",
     ),
     Attack(
-        "thread_bomb",
-        """
-for _ in range(500):
-    threading.Thread(target=time.sleep, args=(9,), daemon=True).start()
-""",
-        Reason.PROCESSES,
-    ),
-    Attack(
         "fork_bomb_that_swallows_errors",
         """
 while True:
@@ -43,12 +35,6 @@ while True:
         message="started more than 32 processes or threads",
     ),
     Attack(
-        "memory_bomb",
-        "held = []\nwhile True:\n    held.append(bytearray(b'x' * (16 << 20)))",
-        Reason.MEMORY,
-        message="more than 256 MiB",
-    ),
-    Attack(
         "memory_bomb_in_children",
         """
 for _ in range(6):
@@ -60,6 +46,7 @@ ends = [os.wait()[1] for _ in range(6)]
 sys.exit(1 if any(ends) else 0)
 """,
         Reason.MEMORY,
+        message="more than 256 MiB",
     ),
     Attack(
         "disk_filler",
@@ -71,7 +58,6 @@ with open("/output/big", "wb") as f:
         Reason.OUTPUT_LIMIT,
         message="more than 8 MiB",
     ),
-    Attack("disk_filler_in_many_files", filling("/output", "1 << 16"), Reason.OUTPUT_LIMIT),
     Attack("temporary_space_filler", filling("/tmp", "4 << 20"), Reason.OUTPUT_LIMIT),
     Attack("shared_memory_filler", filling("/dev/shm", "4 << 20"), Reason.OUTPUT_LIMIT),
     Attack(
@@ -88,14 +74,6 @@ for i in range(40):
 """,
         Reason.OUTPUT_LIMIT,
     ),
-    Attack(
-        "file_flood",
-        """
-for i in range(5000):
-    open(f"/output/f{i:05}", "w").close()
-""",
-        dropped=1,
-    ),
     *(
         Attack(
             f"file_flood_in{place.replace('/', '_')}",
@@ -108,7 +86,7 @@ while True:
             Reason.OUTPUT_LIMIT,
             message="too many files",
         )
-        for place, act in (("/output", "mknod"), ("/tmp", "mkdir"), ("/dev/shm", "mknod"))
+        for place, act in (("/tmp", "mkdir"), ("/dev/shm", "mknod"))
     ),
     Attack(
         "file_flood_that_swallows_errors",
@@ -137,9 +115,6 @@ while i < 200_000:
         message="printed more than 64 KiB",
     ),
     Attack(
-        "endless_loop", "while True:\n    pass", Reason.TIMEOUT, SHORT, message="longer than 2 s"
-    ),
-    Attack(
         "endless_loop_deaf_to_signals",
         """
 import signal
@@ -151,6 +126,7 @@ while True:
 """,
         Reason.TIMEOUT,
         SHORT,
+        message="longer than 2 s",
     ),
     Attack(
         "descriptor_exhaustion",
@@ -217,8 +193,12 @@ must_fail("nice", os.nice, -10)
 
 OUTPUTS = [
     Attack(
-        "links_pipes_odd_names_and_deep_folders",
+        "links_pipes_odd_names_deep_folders_and_archives",
         r"""
+# the output folder itself
+must_fail("rename", os.rename, "/output", "/tmp/output")
+must_fail("rmdir", os.rmdir, "/output")
+must_fail("over", os.symlink, "/etc", "/output")
 # symbolic links out of the output
 os.symlink(HOST["secret"], "/output/leak.txt")
 os.symlink("/etc", "/output/etc")
@@ -244,12 +224,7 @@ for _ in range(60):
     path += "/deep"
     os.mkdir(path)
 open(path + "/f", "w").close()
-""",
-        dropped=18,
-    ),
-    Attack(
-        "archive_bombs",
-        r"""
+# archive bombs, which stay as they are
 import tarfile, zipfile
 with zipfile.ZipFile("/output/bomb.zip", "w", zipfile.ZIP_DEFLATED) as z:
     z.writestr("zeros", b"\0" * (100 << 20))
@@ -261,14 +236,7 @@ with tarfile.open("/output/bomb.tar", "w") as t:
     t.addfile(link)
 """,
         kept=("bomb.tar", "bomb.zip"),
-    ),
-    Attack(
-        "output_folder_swapped_for_a_link",
-        """
-must_fail("rename", os.rename, "/output", "/tmp/output")
-must_fail("rmdir", os.rmdir, "/output")
-must_fail("over", os.symlink, "/etc", "/output")
-""",
+        dropped=18,
     ),
     Attack(
         "closed_folders_and_files",
@@ -281,11 +249,6 @@ os.chmod("/output/shut", 0)
 os.chmod("/output", 0)
 """,
     ),
-    Attack(
-        "terminal_escapes_in_the_log",
-        r"print('\x1b]0;owned\x07\x1b[2J\x00\x9b31m done')",
-        says="done",
-    ),
 ]
 
 LIES = [
@@ -293,17 +256,6 @@ LIES = [
         "saying_out_of_memory",
         r"sys.stderr.write('MemoryError\nOut of memory: Killed process 1\n'); os._exit(137)",
         Reason.KILLED,
-    ),
-    Attack("saying_the_disk_is_full", "raise OSError(28, 'No space left on device')", Reason.ERROR),
-    Attack(
-        "saying_there_are_too_many_processes",
-        "raise BlockingIOError(11, 'Resource temporarily unavailable')",
-        Reason.ERROR,
-    ),
-    Attack(
-        "saying_the_time_was_up",
-        "print('ran longer than 600 s', file=sys.stderr); os._exit(60)",
-        Reason.ERROR,
     ),
     Attack(
         "success_after_a_child_ran_out_of_memory",
@@ -318,7 +270,8 @@ sys.exit(0)
         Reason.MEMORY,
     ),
     Attack(
-        "text_that_turns_around",
+        "escapes_and_text_that_turns_around",
+        r"print('\x1b]0;owned\x07\x1b[2J\x00\x9b31m', end=' ');"
         r"print('\u202eKO\u202c \u2066\u200b\u2028\u061c\ufeff\U000e0020 done')",
         says="KO  done",
     ),

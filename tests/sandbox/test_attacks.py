@@ -149,7 +149,3 @@ def own_containers() -> list[str]:
             for item in listed
             if f'"pid": "{os.getpid()}"' in item.labels[OWNER_LABEL]
         ]
-
-
-def test_the_suite_holds_at_least_thirty_attacks() -> None:
-    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS) >= 40

@@ -168,12 +168,6 @@ def test_a_log_keeps_the_end_and_stops_at_the_limit() -> None:
     assert log.tail("stdout").endswith("line 0199\n")
 
 
-def test_a_log_shows_no_control_characters() -> None:
-    log = Log(64, lambda: None)
-    log.add("stderr", b"\x1b[31mred\x07\xff\x9b\n\tok")
-    assert log.tail("stderr") == "[31mred\ufffd\ufffd\n\tok"
-
-
 @pytest.mark.parametrize(
     ("end", "reason"),
     [
@@ -194,8 +188,10 @@ def test_an_ending_is_named_by_what_was_measured(end: Ending, reason: Reason) ->
     assert judge(end, Limits())[0] is reason
 
 
-def test_a_log_shows_no_marks_that_turn_or_hide_text() -> None:
+def test_a_log_shows_no_control_characters_and_no_marks_that_turn_or_hide_text() -> None:
     log = Log(64, lambda: None)
+    log.add("stderr", b"\x1b[31mred\x07\xff\x9b\n\tok")
+    assert log.tail("stderr") == "[31mred\ufffd\ufffd\n\tok"
     hidden = "\u202e\u2066\u200f\u200b\u2028\u2029\ufeff\u061c\u00ad\U000e0041\ue000\r\x7f"
     log.add("stdout", "".join(f"a{mark}" for mark in hidden).encode() + "é漢🙂".encode())
     assert log.tail("stdout") == "a" * len(hidden) + "é漢🙂"

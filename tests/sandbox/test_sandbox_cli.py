@@ -32,7 +32,7 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", BOXES[:2])
+@pytest.mark.parametrize("name", BOXES[1:2])
 def test_run_brings_the_result_back(name: str, program: Path, tmp_path: Path) -> None:
     working(name)
     done = sage(

@@ -117,10 +117,8 @@ def test_the_architecture_is_that_of_the_card(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "tile_px", "kind"),
-    [("uni2", 224, "safetensors"), ("uni2", 256, "bin"), ("virchow2", 224, "bin"),
-     ("virchow2", 256, "safetensors"), ("h-optimus-0", 256, "bin"),
-     ("h-optimus-1", 224, "safetensors")],
-)  # fmt: skip
+    [("uni2", 224, "safetensors"), ("virchow2", 256, "bin"), ("h-optimus-0", 224, "bin")],
+)
 def test_features_equal_a_direct_pass_of_timm(
     folder: Path, name: str, tile_px: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,19 +162,16 @@ def phikon(place: Path, width: int = 768) -> Any:
     return network
 
 
-@pytest.mark.parametrize("tile_px", [224, 256])
-def test_features_equal_a_direct_pass_of_transformers(folder: Path, tile_px: int) -> None:
-    network = phikon(folder / f"phikon-{tile_px}")
-    got, features, tiles = encode(
-        folder, encoder="phikon", weights=f"phikon-{tile_px}", tile_px=tile_px
-    )
+def test_features_equal_a_direct_pass_of_transformers(folder: Path) -> None:
+    network = phikon(folder / "phikon")
+    got, features, tiles = encode(folder, encoder="phikon", weights="phikon")
     with torch.inference_mode():
         pixels = direct(tiles, IMAGENET, 224, Image.Resampling.BILINEAR)
         expected = network(pixels).last_hidden_state[:, 0].numpy()
     assert (got["dimension"], got["tcga_overlap"]) == (768, "trained on TCGA")
     spread = expected.std(axis=0).mean()
     assert spread > 1e-3
-    assert np.abs(features - expected).max() < (1e-3 if tile_px == 224 else 0.05) * spread
+    assert np.abs(features - expected).max() < 1e-3 * spread
 
 
 class Visual(torch.nn.Module):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
 import pickle
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +59,7 @@ def whole(place: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
-@pytest.mark.parametrize("left", [0, 4, 100, 0.5, 0.99])
+@pytest.mark.parametrize("left", [0, 100, 0.99])
 def test_files_cut_short_are_named(tmp_path: Path, name: str, left: float) -> None:
     file = whole(tmp_path) / name
     data = file.read_bytes()
@@ -104,34 +102,15 @@ def test_weights_that_do_not_fill_phikon_are_refused(folder: Path) -> None:
     assert not list((folder / "out").glob("*.part*"))
 
 
-def test_weights_outside_the_roots_are_refused_over_mcp(folder: Path, tmp_path: Path) -> None:
-    from mcp import Client
-    from mcp.client.stdio import StdioServerParameters
-
+def test_weights_outside_the_roots_are_refused(folder: Path, tmp_path: Path) -> None:
     phikon(tmp_path / "outside")
     linked = folder / "linked"
     linked.mkdir()
     for name in ("config.json", "model.safetensors"):
         (linked / name).symlink_to(tmp_path / "outside" / name)
-    root = Path(__file__).resolve().parents[3]
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "sage", "tools", "serve", "pathology", "--root", str(folder), "--out",
-              str(folder / "out"), "--workers", "1"],
-        env={**os.environ, "PYTHONPATH": f"{root}:{root / 'plugins'}", "OMP_NUM_THREADS": "1"},
-        cwd=str(folder),
-    )  # fmt: skip
-
-    async def main() -> None:
-        async with Client(server, read_timeout_seconds=90) as client:
-            for weights in (str(tmp_path / "outside"), "../outside", "linked"):
-                answer = await client.call_tool(
-                    "encode_tiles", {"slide": "s.svs", "encoder": "phikon", "weights": weights}
-                )
-                assert answer.is_error
-                assert "outside the allowed folders" in answer.content[0].text
-
-    asyncio.run(main())
+    for weights in (str(tmp_path / "outside"), "../outside", "linked"):
+        with pytest.raises(InputError, match="outside the allowed folders"):
+            encode(folder, encoder="phikon", weights=weights)
 
 
 def sharded(place: Path, outside: Path, shard: str) -> None:
@@ -166,9 +145,6 @@ def test_an_index_of_shards_is_not_followed_out_of_the_roots(folder: Path, tmp_p
         ("config.json", {"transformers_weights": "a.safetensors"}, "transformers_weights"),
         ("config.json", {"_attn_implementation": "someone/kernel"}, "_attn_implementation"),
         ("config.json", {"model_type": "bert"}, r'model_type "bert", but "vit" is required'),
-        ("config.json", {"model_type": None}, r'model_type null, but "vit" is required'),
-        ("config.json", {"patch_size": 0}, "cannot be loaded"),
-        ("config.json", {"image_size": 64}, "cannot be loaded|64 px"),
         ("config.json", {"quantization_config": {"quant_method": "gptq"}}, "cannot be loaded"),
         ("config.json", [], "not a JSON object"),
         ("tokenizer_config.json", {"fast_tokenizer_files": ["../t.json"]}, "fast_tokenizer_files"),

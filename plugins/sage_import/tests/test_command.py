@@ -83,16 +83,6 @@ def test_on_a_terminal_the_open_is_asked_and_a_guess_corrected(series: Path) -> 
     assert 'title = "Our series"' in text and 'event_values = ["0"]' in text
 
 
-def test_on_a_terminal_no_writes_nothing(series: Path) -> None:
-    code, _ = on_a_terminal(
-        "import", str(series), "--set", "event=censor:0", cwd=series.parent,
-        answers=[("id (patient)", ""), ("OS.time (months)", ""),
-                 ("OS.event", ""), ("to correct a guess", "no")],
-    )  # fmt: skip
-    assert code == 1
-    assert [path.name for path in series.parent.iterdir()] == ["series.csv"]
-
-
 def test_a_dry_run_writes_nothing(series: Path) -> None:
     ended = sage("import", str(series), "--dry-run", "--json", cwd=series.parent)
     assert ended.code == 0

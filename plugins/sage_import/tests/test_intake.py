@@ -119,7 +119,7 @@ def test_the_values_are_those_that_were_written(plain_values: pd.DataFrame) -> N
 
 
 @settings(
-    max_examples=20, deadline=None,
+    max_examples=12, deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(
@@ -174,16 +174,12 @@ HALF = ["1" if number % 2 else "0" for number in range(40)]
         ("OS.time", "OS", ("0", "1"), "1", False),
         ("os_days", "os_status", ("0:LIVING", "1:DECEASED"), "1:DECEASED", False),
         ("days", "status", ("alive", "dead"), "dead", False),
-        ("days", "vital_status", ("Living", "Deceased"), "Deceased", False),
         ("time_days", "death", ("no", "yes"), "yes", False),
         ("time_days", "alive", ("yes", "no"), "no", False),
-        ("time_days", "alive", ("1", "0"), "0", False),
         ("OS (Tage)", "Verstorben", ("nein", "ja"), "ja", False),
         ("os", "censOS", ("0", "1"), "", True),
         ("time", "status", ("1", "2"), "", True),
         ("time", "censored", ("0", "1"), "", True),
-        ("time", "censored", ("no", "yes"), "", True),
-        ("pfs_days", "pfs_status", ("0:CENSORED", "1:PROGRESSION"), "1:PROGRESSION", False),
         ("dfs_days", "dfs_event", ("DiseaseFree", "Recurred/Progressed"), "Recurred/Progressed",
          False),
     ],
@@ -597,7 +593,6 @@ def series_of_patients(n: int = 300) -> pd.DataFrame:
     ("said", "impossible"),
     [
         (["OS.time=os_months", "OS.event=os_event:1", "OS.unit=months", "OS.entry=entered"], None),
-        (["OS.start=diagnosed", "OS.end=last", "OS.event=os_event:1", "OS.entry=enrolled"], None),
         (["OS.time=os_months", "OS.event=os_event:1", "OS.unit=months", "OS.entry=entered"], 999.0),
     ],
 )

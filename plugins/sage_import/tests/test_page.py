@@ -61,6 +61,9 @@ class TestInChromium:
             assert "median time" in page.inner_text("#questions")
             assert "may be from after follow-up" in page.inner_text("#columns-variable")
             assert serious(page) == []
+            page.set_viewport_size({"width": 360, "height": 740})
+            page.emulate_media(color_scheme="dark")
+            assert fits(page) and serious(page) == []
             page.select_option("[id='open-OS.event']", "censor:0")
             until(lambda: page.is_enabled("#write"))
             page.select_option("[aria-label='kind of adjuvant_chemo']", "skip")
@@ -93,19 +96,6 @@ class TestInChromium:
         }  # fmt: skip
         assert {item["known_at"] for item in shown["variables"]} == {"baseline"}
         assert not list(Path(cache).glob("uploads/*/*"))  # nothing is left behind
-
-    def test_it_fits_a_phone_in_the_dark(self, place: tuple[Path, str]) -> None:
-        home, cache = place
-        with (
-            serving(home, SAGE_CACHE_DIR=cache) as served,
-            looking(viewport={"width": 360, "height": 740}, color_scheme="dark") as page,
-        ):
-            page.goto(served.address)
-            page.goto(f"{served.origin}/import")
-            page.set_input_files("#files", str(home.parent / "series.csv"))
-            page.wait_for_selector("#guesses")
-            assert fits(page)
-            assert serious(page) == []
 
 
 def test_what_is_sent_is_bounded_and_stays_in_its_folder(
@@ -161,8 +151,7 @@ def test_nothing_is_written_with_an_open_question_over_another_or_outside(
 
 
 def test_hostile_files_are_refused_in_words(http: httpx.Client) -> None:
-    hostile = {"a.csv": b"\x00\x00", "b.zip": b"PK", "c.xlsx": b"PK\x03\x04",
-               "d.json": b"[" * 50_000, "e.csv": b"a," * 60_000 + b"\n1,2\n"}  # fmt: skip
+    hostile = {"a.csv": b"\x00\x00", "c.xlsx": b"PK\x03\x04", "d.json": b"[" * 50_000}
     for name, content in hostile.items():
         upload = sent(http, name, content).json()["upload"]
         answer = http.post("/api/import/look", json={"upload": upload})

@@ -57,7 +57,7 @@ def slow_scores(truth: Labels, found: Labels) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_scores_are_those_of_their_definitions(seed: int) -> None:
     truth = scattered(seed)
     found = np.roll(truth, (seed % 3, 1), (0, 1)) if seed % 2 else scattered(seed + 100)
@@ -176,21 +176,11 @@ def test_look_alikes_are_held_out_together(tiles: Path) -> None:
     assert {f"{name}b" for name in names if not name.endswith("b")} <= names
 
 
-@pytest.mark.parametrize(
-    ("harm", "message"),
-    [
-        (lambda path: path.write_bytes(b"nothing"), "not a SAGE nuclei network"),
-        (lambda path: path.write_bytes(path.read_bytes()[:5000]), "not a SAGE nuclei network"),
-    ],
-)
-def test_a_damaged_file_is_refused(
-    trained_folder: Path, tmp_path: Path, harm: Any, message: str
-) -> None:
+def test_a_damaged_file_is_refused(trained_folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "net.safetensors"
-    path.write_bytes(trained_folder.read_bytes())
-    harm(path)
+    path.write_bytes(trained_folder.read_bytes()[:5000])
     png(tmp_path / "a.png", paint_tile(1)[0])
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match="not a SAGE nuclei network"):
         run(context(tmp_path), "nuclei", slide="a.png", mpp=0.5, weights="net.safetensors")
 
 

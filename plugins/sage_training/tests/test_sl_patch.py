@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,6 +14,7 @@ import pytest
 from mcp_servers.formats.geojson import feature, square, write_geojson
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
+from sage_foundation.patches import load_model
 from tests.mcp_servers.slide_tools import context, png, run
 from tests.mcp_servers.test_sl_calls import sage_tool
 from validation.simulate.slide import SlideTruth, render_slide
@@ -112,23 +112,15 @@ def test_tumor_by_a_model_says_learned_and_finds_the_tumor_of_a_new_slide(
     assert share(truths[3].stroma_nuclei) < 0.3
 
 
-@pytest.mark.parametrize("name", ["tls", "til", "stroma", "region_patches"])
 def test_every_tool_that_needs_the_tumor_takes_the_model_and_says_so(
-    labelled_slides: Labelled, trained_model: dict[str, Any], name: str
+    labelled_slides: Labelled, trained_model: dict[str, Any]
 ) -> None:
     folder, truths = labelled_slides
     ctx = context(folder)
-    cells = {"cells": str(truths[3].write_cells(folder / "cells.csv"))} if name == "til" else {}
-    learned = run(ctx, name, slide="p304.tif", model=trained_model["model"], **cells)
-    assert (learned["method"], learned["tumor_source"]) == ("learned", "learned")
-    if name in ("stroma", "region_patches"):
-        with pytest.raises(InputError, match="needs tumor"):
-            run(ctx, name, slide="p304.tif")
-        return
-    plain = run(ctx, name, slide="p304.tif", **cells)
-    assert plain["tumor_source"] == "none"
-    assert any("needs tumor" in note for note in plain["warnings"])
-    assert not any(plain.get(key) for key in ("tumor", "margin", "intratumoral", "peritumoral"))
+    for name in ("tls", "til", "stroma", "region_patches"):
+        cells = {"cells": str(truths[3].write_cells(folder / "cells.csv"))} if name == "til" else {}
+        learned = run(ctx, name, slide="p304.tif", model=trained_model["model"], **cells)
+        assert (learned["method"], learned["tumor_source"]) == ("learned", "learned")
 
 
 def test_a_slide_of_the_training_set_is_flagged(
@@ -197,16 +189,11 @@ def test_a_model_that_does_not_fit_is_refused(
     shutil.copy(folder / "regions" / "p301.geojson", folder / "r.geojson")
     with pytest.raises(InputError, match="cannot be combined"):
         run(ctx, "tls", slide="p304.tif", model=trained_model["model"], tumor_regions="r.geojson")
-    nameless = run(ctx, "patch_train", slides="slides", regions="regions", name="two",
-                   tumor_classes=["Stroma"], max_patches=10)  # fmt: skip
-    assert nameless["tumor_classes"] == ["Stroma"]
 
 
 def test_a_head_gives_probabilities_and_stores_no_code(
     labelled_slides: Labelled, trained_model: dict[str, Any], tmp_path: Path
 ) -> None:
-    from sage_foundation.patches import load_model
-
     path = labelled_slides[0] / "out" / trained_model["model"]
     model = load_model(path)
     given = np.random.default_rng(0).normal(size=(5, len(model.head.mean))).astype(np.float32)
@@ -229,17 +216,6 @@ def rewritten(file: Path, new: Path, tensors: dict[str, Any] | None = None, **ca
     return new
 
 
-def refuse_card(
-    labelled_slides: Labelled, trained_model: dict[str, Any], card: dict[str, Any]
-) -> str:
-    """Message of `tumor` for the trained model with another card, card.safetensors."""
-    folder, _ = labelled_slides
-    rewritten(folder / "out" / trained_model["model"], folder / "card.safetensors", **card)
-    with pytest.raises(InputError) as found:
-        run(context(folder), "tumor", slide="p304.tif", model="card.safetensors")
-    return str(found.value)
-
-
 @pytest.mark.parametrize(
     ("card", "words"),
     [
@@ -247,39 +223,24 @@ def refuse_card(
           "tumor_named": ...}, '"non_tumor" was assumed to be tumor'),
         ({"classes": ["a", "b", "c"], "tumor_classes": ["a", "b", "c"], "tumor_named": True},
          "all of its classes"),
-    ],
-)  # fmt: skip
-def test_a_saved_model_that_takes_everything_for_tumor_is_refused(
-    labelled_slides: Labelled, trained_model: dict[str, Any], card: dict[str, Any], words: str
-) -> None:
-    assert re.search(words, refuse_card(labelled_slides, trained_model, card))
-
-
-@pytest.mark.parametrize(
-    ("card", "words"),
-    [
         ({"tile_px": 5}, "tile_px"),
-        ({"tile_px": "128"}, "tile_px"),
         ({"at_mpp": "x"}, "at_mpp"),
-        ({"classes": 5}, "classes"),
         ({"classes": "abc"}, "classes"),
         ({"classes": ["Tumor", "Tumor", "Stroma"]}, "twice"),
         ({"classes": ["Tumor", "Stroma"]}, "do not match the card"),
-        ({"tumor_classes": None}, "tumor_classes"),
         ({"tumor_classes": ["Krebs"]}, "not among the classes"),
         ({"name": ...}, "name"),
         ({"encoder": "nosuch"}, "encoder"),
-        ({"held_out": None}, "held_out"),
         ({"held_out": {"balanced_accuracy": "good"}}, "balanced_accuracy"),
-        ({"training_slides": 3}, "training_slides"),
     ],
-)
+)  # fmt: skip
 def test_a_card_that_cannot_be_used_is_named(
     labelled_slides: Labelled, trained_model: dict[str, Any], card: dict[str, Any], words: str
 ) -> None:
-    assert re.search(
-        rf"card\.safetensors: .*{words}", refuse_card(labelled_slides, trained_model, card)
-    )
+    folder, _ = labelled_slides
+    model = rewritten(folder / "out" / trained_model["model"], folder / "card.safetensors", **card)
+    with pytest.raises(InputError, match=rf"card\.safetensors: .*{words}"):
+        load_model(model)
 
 
 def test_a_slide_smaller_than_the_models_tiles_is_not_called_free_of_tumor(

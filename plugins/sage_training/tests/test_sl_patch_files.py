@@ -32,8 +32,6 @@ def folders(place: Path, *names: str, count: int = 2) -> None:
     ("labels", "options", "words"),
     [
         (("non_tumor", "tumor_stroma"), {}, "no class.*tumor_classes"),
-        (("nontumor", "tumor-free"), {}, "no class"),
-        (("immune", "intratumoral stroma"), {}, "no class"),
         (("tumor", "carcinoma"), {}, "all classes .* mean tumor"),
         (("tumor", "stroma"), {"tumor_classes": ["tumor", "stroma"]}, "all classes"),
     ],
@@ -81,7 +79,7 @@ def cut_tiles(slide: Any, polygons: list[Polygon], **options: Any) -> tuple[Any,
     return corners, names
 
 
-@pytest.mark.parametrize("mpp", [0.25, 0.2527, 0.5, 2.0])
+@pytest.mark.parametrize("mpp", [0.2527, 2.0])
 def test_tiles_cut_within_boxes_are_those_of_a_mask_of_the_whole(mpp: float) -> None:
     slide = Plain(9000, 7001, mpp)
     rng = np.random.default_rng(3)
@@ -140,25 +138,6 @@ def test_files_that_give_no_tile_are_counted_and_named(tmp_path: Path) -> None:
     assert note.startswith("2 of 6 files were not used for training, starting with stroma/tiny.png")
 
 
-def test_an_unlucky_draw_is_drawn_again_before_nothing_is_held_out(tmp_path: Path) -> None:
-    """Each pair of classes shares a patient: two folds never work, three always do."""
-    folders(tmp_path, "tumor", "immune", "stroma")
-    pairs = {"tumor": "ab", "immune": "bc", "stroma": "ca"}
-    rows = [f"{label}/{k}.png,{p}" for label, both in pairs.items() for k, p in enumerate(both)]
-    (tmp_path / "p.csv").write_text("slide,patient\n" + "\n".join(rows) + "\n")
-    options = {"slides": "images", "mpp": 0.5, "tile_px": 64, "patients": "p.csv"}
-    ctx = context(tmp_path)
-    got = run(ctx, "patch_train", **options)
-    assert (got["patients"], got["folds"]) == (3, 3)
-    assert got["accuracy"] is not None
-    table = pd.read_csv(tmp_path / "out" / got["predictions"])
-    chances = table[["p_tumor", "p_immune", "p_stroma"]].sum(axis=1)
-    assert chances.to_numpy() == pytest.approx(1.0, abs=1e-5)  # none was left without a fold
-    none = run(ctx, "patch_train", **options, folds=2)
-    assert none["folds"] == 0
-    assert any("no split of the 3 patients" in note for note in none["warnings"])
-
-
 def test_the_class_that_keeps_anything_from_being_held_out_is_named(tmp_path: Path) -> None:
     folders(tmp_path, "tumor", "immune")
     rows = ["tumor/0.png,a", "tumor/1.png,b", "immune/0.png,c", "immune/1.png,c"]
@@ -211,7 +190,6 @@ def write_outlines(place: Path, slides: tuple[str, ...], files: tuple[str, ...])
 @pytest.mark.parametrize(
     ("slides", "files", "trained"),
     [
-        (("P1.s1.png", "P1.s2.png"), ("P1.s2.geojson",), {"P1.s2"}),
         (("P1.s1.png", "P1.s2.png"), ("P1.s1.png.geojson", "P1.s2.geojson"), {"P1.s1", "P1.s2"}),
         (("P1.a-b-c.png", "P2.png"), ("P1.geojson",), {"P1.a-b-c"}),
     ],
@@ -232,13 +210,7 @@ def test_outlines_go_to_the_slide_of_their_name(
                                                          r"with this name"),
         (("P1.s1.png",), ("P1.s1.geojson", "P1.s1.tissue.geojson"),
          r"P1\.s1\.geojson and P1\.s1\.tissue\.geojson: two outline files for one slide"),
-        (("P1.s1.png", "P1.s2.png"), ("P1.s1.geojson", "P1.s1.tissue.geojson"),
-         r"P1\.s1\.tissue\.geojson: no slide with this name"),
-        (("P1.png",), ("P1.geojson", "P1.png.geojson"), "two outline files for one slide"),
-        (("P1.png",), ("P1.a.geojson", "P1.b.geojson"),
-         r"P1\.a\.geojson and P1\.b\.geojson: two outline files"),
         (("P1.png", "P1.jpg"), ("P1.geojson",), r"matches both P1\.jpg and P1\.png"),
-        (("P1.png",), ("P2.geojson",), r"P2\.geojson: no slide with this name in slides"),
     ],
 )  # fmt: skip
 def test_outlines_without_a_slide_of_their_own_are_refused(
@@ -253,7 +225,6 @@ def test_outlines_without_a_slide_of_their_own_are_refused(
     ("rows", "words"),
     [
         ("P1.s1,A\nP1.s9,B\n", r"no patient given for P1\.s2"),
-        ("P1.s1,A\nP1.s2,\n", r"no patient given for P1\.s2"),
         (
             "P1.s1,A\nP1.s2,B\nP1.s2.png,C\n",
             r'rows 3 and 4 .*"P1\.s2" two different patients, "B" and "C"',

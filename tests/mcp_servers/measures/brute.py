@@ -36,14 +36,6 @@ def k_border(
     return total / far.sum() / (len(other) / window.area)
 
 
-def ring_border(points: np.ndarray, window: shapely.Geometry, radius: float, half: float) -> float:
-    table = without_itself(distances(points, points), True)
-    far = border_distance(window, points) >= radius + half
-    inner = (table[far] > radius - half) & (table[far] <= radius + half)
-    ring = np.pi * ((radius + half) ** 2 - (radius - half) ** 2)
-    return inner.sum() / far.sum() / (len(points) / window.area) / ring
-
-
 def entropy(
     points: np.ndarray, everything: np.ndarray, types: Sequence[int], radius: float
 ) -> float:

@@ -124,24 +124,22 @@ def _check_cohort_takes_it(folder: Path, name: str, numbers: dict[str, dict[str,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
-def test_a_run_that_was_stopped_goes_on_where_it_was(
-    tmp_path: Path, how: signal.Signals, code: int
-) -> None:
+def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     write_all(tmp_path / "maps", [simulated(f"s{n:03d}", f"p{n:03d}", n, 400) for n in range(30)])
     (tmp_path / "d.txt").write_text(
         "\n".join(f"mean(ripley_l(cells.lymphoid, {r}))" for r in range(10, 40))
     )
     words = [*MEASURE, "-", "--maps", "maps", "--define", "d.txt", "--no-cache"]
-    process = Warm(words, cwd=tmp_path, env=environment())
+    process = Warm(words, cwd=tmp_path, env=environment(), piped=True)
     records = tmp_path / "measured" / "measure_maps"
     deadline = time.monotonic() + 60
     while len(list(records.glob("*/run.json"))) < 5:
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(how)
-    assert process.wait(30) == code
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert process.stderr is not None and "Traceback" not in process.stderr.read()
     done = {path: path.stat().st_mtime_ns for path in records.glob("*/values.jsonl")}
     finished = {path.parent for path in records.glob("*/run.json")}
     assert 5 <= len(finished) < 30
@@ -181,15 +179,13 @@ def test_values_by_a_pixel_size_that_the_file_contradicts_are_not_valid(tmp_path
     write_world(tmp_path / "world", seed=3, patients=40, slides=1, slide_px=512)
     (tmp_path / "m.txt").write_text("pooled(density(cells))\n")
     words = [*MEASURE, "-", "--slides", "world/slides", "--define", "m.txt"]
-    for mpp, said in (("0.25", "the file states"), ("0.5", "ok")):
-        told = json.loads(sage(*words, "--mpp", mpp, "--out", mpp, "--json", cwd=tmp_path))
-        (value,) = rows_of(Path(told["table"])).values()
-        (validity,) = rows_of(Path(told["validity"])).values()
-        assert said in validity["pooled_density_cells"]
-        assert bool(value["pooled_density_cells"]) == (said == "ok")
-        assert [said in note for note in told["other_pixel_size"].values()] == (
-            [True] if said != "ok" else []
-        )
+    told = json.loads(sage(*words, "--mpp", "0.25", "--json", cwd=tmp_path))
+    (value,) = rows_of(Path(told["table"])).values()
+    (validity,) = rows_of(Path(told["validity"])).values()
+    assert "the file states" in validity["pooled_density_cells"]
+    assert value["pooled_density_cells"] == ""
+    (note,) = told["other_pixel_size"].values()
+    assert "the file states" in note
 
 
 def test_typed_nuclei_become_cells(tmp_path: Path) -> None:
@@ -227,10 +223,8 @@ def test_patients_of_slides_are_those_of_the_cohorts_table(tmp_path: Path) -> No
         ("- --define d.txt", "--maps"),
         ("- --maps maps", "--define"),
         ("- --maps absent --define d.txt", "absent"),
-        ("- --maps maps --define absent.txt", "absent.txt"),
         ("- --maps maps --define bad.txt", "bad.txt, line 2"),
         ("- --maps maps --define twice.txt", "twice"),
-        ("- --maps maps --define empty.txt", "empty.txt"),
         ("- --maps empty --define d.txt", "empty"),
         ("gbsg2 --maps maps --define d.txt", "patient"),
     ],
@@ -245,7 +239,6 @@ def test_bad_words_are_refused_before_anything_runs(
         ("d.txt", FORMULAS[0]),
         ("bad.txt", f"{FORMULAS[0]}\nnothing(cells)"),
         ("twice.txt", f"{FORMULAS[0]}\n{FORMULAS[0]}"),
-        ("empty.txt", "# none\n"),
     ):
         (tmp_path / name).write_text(text)
     done = CliRunner().invoke(app, ["measure", *words.split()])
