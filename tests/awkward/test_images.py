@@ -50,11 +50,6 @@ def planes_apart(path: Path) -> Path:
     return path
 
 
-def focus_stack(path: Path) -> Path:
-    dim = RGB // 2
-    return ome(path, np.stack([dim, dim, RGB, dim, dim]), "ZYXS", "rgb")
-
-
 def label_and_macro_first(path: Path) -> Path:
     with tifffile.TiffWriter(path, ome=True) as writer:
         for name, side in (("label", 80), ("macro image", 400)):
@@ -74,11 +69,6 @@ def indexed_tiles(path: Path) -> Path:
     return path
 
 
-def indexed_png(path: Path) -> Path:
-    Pil.fromarray(RGB).quantize(256).save(path.with_suffix(".png"))
-    return path.with_suffix(".png")
-
-
 def inks_tiles(path: Path) -> Path:
     tifffile.imwrite(path, CMYK, photometric="separated", **TILED)
     return path
@@ -87,11 +77,6 @@ def inks_tiles(path: Path) -> Path:
 def inks_jpeg(path: Path) -> Path:
     Pil.fromarray(RGB).convert("CMYK").save(path.with_suffix(".jpg"), quality=95)
     return path.with_suffix(".jpg")
-
-
-def twelve_bits(path: Path) -> Path:
-    tifffile.imwrite(path, RGB.astype(np.uint16) * 16, photometric="rgb", **TILED)
-    return path
 
 
 def twelve_bits_png(path: Path) -> Path:
@@ -167,22 +152,18 @@ def zarr_image(path: Path, version: int) -> Path:
 
 READ: dict[str, tuple[Callable[[Path], Path], float | None, str]] = {
     # input: (builder, µm per pixel, word of a note)
-    "github.com/labsyspharm/CRC_atlas_2022/issues/2 (RGB as three planes)": (planes, 0.5, ""),
     "github.com/labsyspharm/minerva-author/issues/66 (planar configuration 2)": (
         planes_apart, None, "",
     ),
     "github.com/glencoesoftware/raw2ometiff/pull/20 (planes named, blue first)": (
         planes_by_name, 0.5, "",
     ),
-    "own: focus stack of RGB": (focus_stack, 0.5, "plane 3 of 5 focus planes"),
     "github.com/hms-dbmi/viv/issues/831 (several images, label and macro first)": (
         label_and_macro_first, 0.5, '"scan" (256 x 192 px); not read: "label"',
     ),
     "own: palette, tiles": (indexed_tiles, None, ""),
-    "github.com/mahmoodlab/TRIDENT/issues/57 (PNG, here with a palette)": (indexed_png, None, ""),
     "own: CMYK, tiles": (inks_tiles, None, ""),
     "own: CMYK, JPEG": (inks_jpeg, None, ""),
-    "own: 12 bits in 16, tiles": (twelve_bits, None, "12 bits"),
     "own: 12 bits in 16, PNG": (twelve_bits_png, None, "12 bits"),
     "own: 10 bits by OME's significant bits": (significant_bits, 0.5, "10 bits"),
     "own: 16 bits": (sixteen_bits, None, "16 bits"),
@@ -191,7 +172,6 @@ READ: dict[str, tuple[Callable[[Path], Path], float | None, str]] = {
     "own: ImageJ's focus stack": (imagej_stack, 0.5, "plane 2 of 3 focus planes"),
     "own: JPEG turned by EXIF": (turned_jpeg, None, "upright"),
     "own: tiles turned by orientation": (turned_tiff, None, "upright"),
-    "own: OME-Zarr 0.4": (lambda path: zarr_image(path, 2), 0.5, ""),
     "own: OME-Zarr 0.5": (lambda path: zarr_image(path, 3), 0.5, ""),
 }  # fmt: skip
 
@@ -300,18 +280,9 @@ def no_unit(path: Path) -> Path:
 
 SIZES: dict[str, tuple[Callable[[Path], Path], float | None, str]] = {
     # input: (builder, µm per pixel that is taken from the file, word of the question)
-    "github.com/John-P/wsic/issues/73 (centimeters)": (tagged(0.5), 0.5, ""),
-    "github.com/mahmoodlab/TRIDENT/issues/14 (no size)": (inks_tiles, None, "does not state"),
     "github.com/openslide/openslide/issues/228 (Motic's description)": (
         described("Motic V1.0.0 256x192 [64x64] JPEG/RGB Q = 75|AppMag = 40|MPP = 0.257290"),
         0.25729, "",
-    ),
-    "github.com/Bayer-Group/tiffslide/issues/65 (description beyond ASCII)": (
-        described("Aperio Image Library|User = M\u00fcller|MPP = 0.4990".encode("latin-1")),
-        0.499, "",
-    ),
-    "github.com/NKI-AI/dlup/issues/76 (magnification alone)": (
-        described("Aperio Image Library|AppMag = 40"), None, "does not state",
     ),
     "github.com/TissueImageAnalytics/tiatoolbox/issues/279 (20x with 0.234)": (
         tagged(0.234, 20), None, "objective of 20x",

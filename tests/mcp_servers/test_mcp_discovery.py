@@ -60,6 +60,9 @@ async def test_every_tool_has_a_title_and_says_whether_it_only_reads(tmp_path: P
     assert [tool.name for tool in tools if not tool.title or tool.title == tool.name] == []
     told = {tool.name for tool in tools if tool.annotations and tool.annotations.read_only_hint}
     assert told == READ_ONLY
+    (schema,) = [tool.output_schema for tool in tools if tool.name == "logrank"]
+    assert schema is not None
+    assert schema["properties"]["result"]["anyOf"][0]["properties"]["p"]
 
 
 async def test_search_finds_the_tool_that_a_task_names(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ import httpx
 import httpx2
 import pytest
 from mcp import Client
-from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from PIL import Image
@@ -137,23 +136,6 @@ def data(result: Any) -> dict[str, Any]:
     assert not result.is_error, result.content
     assert isinstance(result.structured_content, dict)
     return result.structured_content
-
-
-async def test_stdio_lists_tools_with_schemas_and_runs_one(folder: Path) -> None:
-    parameters = StdioServerParameters(
-        command=sys.executable, args=words(folder, "--full"), env=environment(), cwd=str(folder)
-    )
-    async with Client(parameters, read_timeout_seconds=60) as client:
-        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert {"kaplan_meier", "cox", "job_status", "job_result", "job_cancel"} <= set(tools)
-        schema = tools["logrank"].output_schema
-        assert schema is not None
-        assert schema["properties"]["result"]["anyOf"][0]["properties"]["p"]
-        given = {"cohort": "gbsg2", "endpoint": "RFS", "group": "clinical:hormonal_therapy"}
-        found = data(await client.call_tool("logrank", given))
-        assert found["state"] == "done"
-        assert found["result"]["p"] == pytest.approx(0.00342, abs=5e-5)
-        assert found["provenance"]["tool"] == "logrank"
 
 
 async def test_a_caller_over_http_that_gives_up_frees_the_worker(url: str) -> None:

@@ -48,3 +48,5 @@ class Attack:
     kept: tuple[str, ...] = ()
     dropped: int = 0
     message: str = ""
+    variant: bool = False
+    """Another form of an attack that is in the list too: it is tried on one sandbox."""

@@ -33,6 +33,7 @@ while True:
         Reason.TIMEOUT,
         SHORT,
         message="started more than 32 processes or threads",
+        variant=True,
     ),
     Attack(
         "memory_bomb_in_children",
@@ -59,7 +60,9 @@ with open("/output/big", "wb") as f:
         message="more than 8 MiB",
     ),
     Attack("temporary_space_filler", filling("/tmp", "4 << 20"), Reason.OUTPUT_LIMIT),
-    Attack("shared_memory_filler", filling("/dev/shm", "4 << 20"), Reason.OUTPUT_LIMIT),
+    Attack(
+        "shared_memory_filler", filling("/dev/shm", "4 << 20"), Reason.OUTPUT_LIMIT, variant=True
+    ),
     Attack(
         "sparse_file_of_a_terabyte",
         "f = open('/output/sparse', 'wb'); f.truncate(1 << 40); escaped('terabyte')",
@@ -73,6 +76,7 @@ for i in range(40):
     open(f"/output/s{i}", "wb").truncate(7 << 20)
 """,
         Reason.OUTPUT_LIMIT,
+        variant=True,
     ),
     *(
         Attack(
@@ -85,6 +89,7 @@ while True:
 """,
             Reason.OUTPUT_LIMIT,
             message="too many files",
+            variant=True,
         )
         for place, act in (("/tmp", "mkdir"), ("/dev/shm", "mknod"))
     ),
@@ -113,6 +118,7 @@ while i < 200_000:
         "while True:\n    sys.stderr.write('x' * 65536)",
         Reason.OUTPUT_LIMIT,
         message="printed more than 64 KiB",
+        variant=True,
     ),
     Attack(
         "endless_loop_deaf_to_signals",
@@ -268,6 +274,7 @@ os.wait()
 sys.exit(0)
 """,
         Reason.MEMORY,
+        variant=True,
     ),
     Attack(
         "escapes_and_text_that_turns_around",

@@ -78,8 +78,15 @@ def strike(name: str, attack: Attack, host: Host) -> SandboxResult:
     return working(name).run(job)
 
 
-@pytest.mark.parametrize("name", [BOXES[0], BOXES[2]])  # bubblewrap alone has less to get wrong
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+DOCKER, _, WARM = BOXES  # bubblewrap alone has less to get wrong than warm
+STRIKES = [
+    pytest.param(attack, *box.values, marks=box.marks, id=f"{attack.name}-{box.values[0]}")
+    for attack in ATTACKS
+    for box in ([WARM] if attack.variant else [DOCKER, WARM])
+]
+
+
+@pytest.mark.parametrize(("attack", "name"), STRIKES)
 def test_an_attack_is_contained_and_reported_as_what_it_was(
     attack: Attack, name: str, host: Host
 ) -> None:

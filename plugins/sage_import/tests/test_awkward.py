@@ -217,14 +217,6 @@ KINDS: dict[str, Callable[[], tuple[Files, tuple[str, ...], Want]]] = {
              values={"thrombozyten": {"K000": 1100.25}}, baseline=("alter", "geschlecht"),
              months={"K001": DAYS[1] / 30.4375}),
     ),
-    "French header with dates": lambda: (
-        {"t.csv": sheet({
-            "dossier": [f"D{n:03d}" for n in range(N)], "sexe": each("H", "F"),
-            "date de chirurgie": [f"{start_of(n):%d/%m/%Y}" for n in range(N)],
-            "date des dernières nouvelles": [f"{end_of(n):%d/%m/%Y}" for n in range(N)],
-            "décès": ["oui" if dead else "non" for dead in DEAD]}, ";")}, (),
-        Want(months={"D001": DAYS[1] / 30.4375}),
-    ),
     # -- dates -----------------------------------------------------------------------------------
     "serial dates among written ones": lambda: (
         {"t.csv": sheet(people(
@@ -320,14 +312,6 @@ KINDS: dict[str, Callable[[], tuple[Files, tuple[str, ...], Want]]] = {
               for n in range(N))]})}, (),
         Want(),
     ),
-    "sheets with one key": lambda: (
-        {"t.xlsx": book({
-            "Patients": [["ID", "Sex", "OS months", "OS event"],
-                         *([f"P{n:02d}", "mf"[n % 2], DAYS[n] / 30, int(DEAD[n])]
-                           for n in range(N))],
-            "Lab": [["ID", "CRP"], *([f"P{n:02d}", n / 3] for n in range(N))]})}, (),
-        Want(kinds={"sex": "binary", "crp": "continuous"}),
-    ),
     "rows of a patient under a merged cell": lambda: (
         {"t.xlsx": book({"s": [
             ["patient", "sample", "TIL", "os_days", "os_event"],
@@ -364,12 +348,6 @@ KINDS: dict[str, Callable[[], tuple[Files, tuple[str, ...], Want]]] = {
              baseline=("pt", "pn", "grading", "age"), months={"2001": DAYS[1] / 30.4375}),
     ),
     # -- names written by programs ---------------------------------------------------------------
-    "names by R in a second table": lambda: (
-        {"a.csv": sheet({"id": [1000 + n for n in range(N)], "os_days": DAYS,
-                         "os_event": [int(dead) for dead in DEAD]}),
-         "b.csv": sheet({"sample_id": [f"X{1000 + n}" for n in range(N)], "til": each(1, 2, 3.5)})},
-        (), Want(kinds={"til": "continuous"}),
-    ),
     "names by R over a matrix": lambda: (
         {"a.csv": sheet({"patient": [f"BC-{n}" for n in range(N)], "os_days": DAYS,
                          "os_event": [int(dead) for dead in DEAD]}),
@@ -470,33 +448,17 @@ REPORTS: dict[str, Callable[[], tuple[Files, tuple[str, ...], Want]]] = {
             days_to_last_follow_up=["-7" if n == 3 else DAYS[n] + 5 for n in range(N)]))}, (),
         Want(events=29, months={"P01": (DAYS[1] + 5) / 30.4375}),
     ),
-    "OncoLnc #1: a death and a last contact; the death counts": lambda: (
-        {"t.csv": sheet(people(vital_status=VITAL, death_days_to=[
-            DAYS[n] if DEAD[n] else "[Not Applicable]" for n in range(N)],
-            last_contact_days_to=[day + 300 for day in DAYS]))}, (),
-        Want(months={"P00": DAYS[0] / 30.4375, "P01": (DAYS[1] + 300) / 30.4375}),
-    ),
     "Patch-GCN #23: censorship 1 is not observed, as answered": lambda: (
         {"t.csv": sheet({"case_id": [f"TCGA-AA-{n:04d}" for n in range(N)],
                          "survival_months": [day / 30 for day in DAYS],
                          "censorship": [float(not dead) for dead in DEAD]})},
         ("event=Censorship:0.0",), Want(),
     ),
-    "scikit-survival #116: columns named Death and Month": lambda: (
-        {"t.csv": sheet(people(Death=[str(dead) for dead in DEAD],
-                               Month=[day / 30 for day in DAYS]))}, (), Want(),
-    ),
     "lifelines #422: durations and events in tables of their own": lambda: (
         {"a.csv": sheet({"id": [1001 + n for n in range(N)], "duration_days": DAYS}),
          "b.csv": sheet({"id": [1001 + n for n in reversed(range(N))],
                          "event": [int(dead) for dead in reversed(DEAD)]})}, (),
         Want(months={"1002": DAYS[1] / 30.4375}),
-    ),
-    "cBioPortal datahub #130: a status without a time": lambda: (
-        {"t.csv": sheet(people(
-            OS_STATUS=["1:DECEASED" if dead else "0:LIVING" for dead in DEAD],
-            OS_MONTHS=["" if n < 4 else DAYS[n] / 30 for n in range(N)]))}, (),
-        Want(events=28),
     ),
     "cBioPortal #1852: [Not Available] and an age of >89": lambda: (
         {"data_clinical_patient.txt": sheet(
@@ -507,12 +469,6 @@ REPORTS: dict[str, Callable[[], tuple[Files, tuple[str, ...], Want]]] = {
             head="#Patient\tAge\tStatus\tMonths\n#Patient\tAge\tStatus\tMonths\n"
                  "#STRING\tSTRING\tSTRING\tNUMBER\n#1\t1\t1\t1\n")}, (),
         Want(missing={"age": 0}, values={"age": {"P08": 90, "P09": 17}}),
-    ),
-    "curatedOvarianData: days to death are the follow-up of the living too": lambda: (
-        {"t.csv": sheet(people(days_to_death=["NA" if n % 8 == 1 else DAYS[n] for n in range(N)],
-                               vital_status=["deceased" if dead else "living" for dead in DEAD],
-                               complete_response_observed=each("YES", "NO")))}, (),
-        Want(months={"P03": DAYS[3] / 30.4375}),
     ),
     "TCGAbiolinks #45: most died, and the few living have a last contact": lambda: (
         {"t.csv": sheet(people(
@@ -561,34 +517,6 @@ REPORTS: dict[str, Callable[[], tuple[Files, tuple[str, ...], Want]]] = {
             days_to_death=[DAYS[n] if DEAD[n] else "[Not Available]" for n in range(N)],
             days_to_last_follow_up=[0 if DEAD[n] else DAYS[n] for n in range(N)]))}, (),
         Want(months={"P00": DAYS[0] / 30.4375, "P01": DAYS[1] / 30.4375}),
-    ),
-    "maftools #731: days_to_last_followup holds the day of death too": lambda: (
-        {"t.tsv": sheet({"Tumor_Sample_Barcode": [f"TCGA-AB-{n:04d}" for n in range(N)],
-                         "days_to_last_followup": DAYS, "Overall_Survival_Status": EVENT},
-                        "\t")}, (), Want(),
-    ),
-    "cBioPortal datahub #129: OS_MONTHS is empty, days to death are not": lambda: (
-        {"t.txt": sheet({"PATIENT_ID": [f"P{n:02d}" for n in range(N)],
-                         "OS_MONTHS": [""] * N, "OS_STATUS": [
-                             "DECEASED" if dead else "LIVING" for dead in DEAD],
-                         "DAYS_TO_DEATH": [DAYS[n] if DEAD[n] else "" for n in range(N)],
-                         "DAYS_LAST_FOLLOWUP": DAYS}, "\t")}, (),
-        Want(months={"P01": DAYS[1] / 30.4375}),
-    ),
-    "SurvPath #12: case IDs of two forms in two tables": lambda: (
-        {"a.csv": sheet({"case_id": [f"TCGA-AA-{n:04d}" for n in range(N)], "os_days": DAYS,
-                         "os_event": EVENT}),
-         "b.csv": sheet({"case_id": [f"TCGA-AA-{n:04d}-01Z-00-DX1" for n in range(N)],
-                         "oncotree": each("COAD", "READ")})}, (),
-        Want(kinds={"oncotree": "binary"}),
-    ),
-    "CLAM #115: slides of a patient with one label": lambda: (
-        {"t.csv": sheet({"": range(2 * N), "case_id": [f"P{n:02d}" for n in range(N) for _ in "ab"],
-                         "slide_id": [f"P{n:02d}-{it}" for n in range(N) for it in "ab"],
-                         "label": [f"subtype_{n % 3 + 1}" for n in range(N) for _ in "ab"],
-                         "survival_months": [day / 30 for day in DAYS for _ in "ab"],
-                         "event": [dead for dead in EVENT for _ in "ab"]})}, (),
-        Want(kinds={"label": "categorical"}),
     ),
 }  # fmt: skip
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from sage_import.intake import propose
 from tests.end_to_end.harness import on_a_terminal, sage
-from tests.validation.core_help import shared
 
 ROWS = "patient;age;sex;stage;months;censor\n" + "\n".join(
     f"P{n:03d};{50 + n % 30},5;{'M' if n % 2 else 'F'};{'I' * (n % 3 + 1)};{n % 40 + 2};{n % 2}"
@@ -90,41 +85,3 @@ def test_a_dry_run_writes_nothing(series: Path) -> None:
     assert guesses["encoding"]["value"] == "utf-16" and guesses["delimiter"]["value"] == ";"
     assert guesses["decimal"]["value"] == "," and guesses["OS.event"]["open"]
     assert [path.name for path in series.parent.iterdir()] == ["series.csv"]
-
-
-@pytest.mark.parametrize(
-    ("folder", "file", "settings", "encoding"),
-    [
-        ("cohorts/IMvigor210", "pData_IMvigor210.csv", ("unit=months", "event=censOS:1"), "utf-16"),
-        ("tcga_blca", "TCGA-BLCA.survival.tsv", (), "utf-8-sig"),
-        ("tcga_blca", "clinical_blca.csv", (), "utf-16"),
-    ],
-)
-def test_real_tables_with_decimal_commas_and_semicolons_make_the_same_cohort(
-    tmp_path: Path, folder: str, file: str, settings: tuple[str, ...], encoding: str
-) -> None:
-    source = shared(folder) / file
-    table = pd.read_csv(source, sep="\t" if file.endswith("tsv") else ",", dtype=str,
-                        keep_default_na=False, encoding="utf-8-sig")  # fmt: skip
-    number = r"^(-?\d+)\.(\d+)$"
-    for column in table.columns:
-        if "icd" not in column:
-            table[column] = table[column].str.replace(number, r"\1,\2", regex=True)
-    mangled = tmp_path / file
-    table.to_csv(mangled, sep=";", index=False, encoding=encoding)
-    plain, other = propose([source], settings), propose([mangled], settings)
-    assert plain.spec is not None and other.spec is not None
-    drop = {"tables": {name: {"source"} for name in plain.spec.tables}}
-    assert other.spec.model_dump(exclude=drop) == plain.spec.model_dump(exclude=drop)
-    for name in plain.files:
-        assert _values(plain.files[name]) == _values(other.files[name])
-
-
-def _values(text: str) -> list[list[object]]:
-    def value(cell: str) -> object:
-        try:
-            return float(cell)
-        except ValueError:
-            return cell
-
-    return [[value(cell) for cell in row] for row in csv.reader(io.StringIO(text))]

@@ -270,17 +270,6 @@ def test_what_came_after_baseline_is_left_out_or_flagged(tmp_path: Path) -> None
     assert roles["age"].known_at == roles["sex"].known_at == "baseline"
 
 
-def test_samples_of_one_patient_become_one_row(tmp_path: Path) -> None:
-    lines = ["sample,grade,score,os_days,os_status"]
-    for n in range(30):
-        for kind in ("01A", "11A"):
-            lines.append(f"TCGA-AA-{n:04d}-{kind},G{n % 3 + 1},{n / 7:.3f},{40 + n},{n % 2}")
-    publish(propose([table(tmp_path, "\n".join(lines))]), tmp_path / "out")
-    dictionary = cohort.load(tmp_path / "out").dictionary()
-    assert dictionary.n_patients == 30
-    assert dictionary.endpoint("OS").n == 30  # type: ignore[union-attr]
-
-
 def test_a_cbioportal_study_is_read_with_its_matrix_and_mutations(tmp_path: Path) -> None:
     study = tmp_path / "study"
     (study / "case_lists").mkdir(parents=True)
@@ -486,15 +475,6 @@ def test_settings_win_over_guesses(tmp_path: Path) -> None:
     assert all(stage[who] == 3 - STAGES.index(truth[who]["stage"]) for who in stage.index)
 
 
-def test_patients_are_counted_and_not_their_samples(tmp_path: Path) -> None:
-    lines = ["Sample_ID,Patient_ID,sex,score,os_days,os_status"]
-    for n in range(40):
-        for sample in ("pre", "on")[: 1 + n % 2]:
-            lines.append(f"{sample}-{n},Pt{n},{'M' if n % 3 else 'F'},{n}.5,{90 + n},{n % 2}")
-    publish(propose([table(tmp_path, "\n".join(lines))]), tmp_path / "out")
-    assert cohort.load(tmp_path / "out").dictionary().n_patients == 40
-
-
 def test_a_column_of_patients_that_is_half_empty_is_named_beside_the_samples(
     tmp_path: Path,
 ) -> None:
@@ -518,31 +498,6 @@ def test_rows_without_a_name_are_patients_only_where_a_person_says_so(tmp_path: 
         publish(proposal, tmp_path / "out")
     publish(propose([path], ["id=rows", "event=status:1"]), tmp_path / "out")
     assert cohort.load(tmp_path / "out").dictionary().n_patients == 40
-
-
-def _french(folder: Path, tail: str = "", sign: str = "%") -> Path:
-    """A French export: accents in names, percents, two columns of one name."""
-    draw = random.Random(5)
-    head = "patient;âge;sexe;stade;Ki67;délai de suivi (jours);décès;dosage;dosage"
-    rows = [
-        f"P{n:02d};{draw.randint(40, 80)};{draw.choice('HF')};{draw.choice(['I', 'II', 'III'])};"
-        f"{draw.randint(2, 90)}{sign};{draw.randint(50, 2000)};{draw.choice(['oui', 'non'])};"
-        f"{draw.randint(1, 9)};{draw.randint(10, 30)}"
-        for n in range(60)
-    ]
-    path = folder / "export.csv"
-    path.write_text("\n".join([head, *rows]) + "\n" + tail, encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize(
-    "tail",
-    ["Total;3600;;;;60000;;300;1200\n", "Moyenne;60;;;45%;1000;;5;20\nÉcart-type;9;;;9%;9;;1;2\n",
-     "Mean (SD);60;;;45%;1000;;5;20\n", "N=60;;;;;;;;\n"],
-)  # fmt: skip
-def test_rows_of_sums_are_no_patients(tmp_path: Path, tail: str) -> None:
-    with_sums, without = (propose([_french(tmp_path, t)]).files["export.csv"] for t in (tail, ""))
-    assert with_sums == without
 
 
 def test_a_patient_whose_name_is_a_word_of_sums_elsewhere_stays(tmp_path: Path) -> None:

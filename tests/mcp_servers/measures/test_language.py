@@ -84,7 +84,7 @@ def expressions(draw: st.DrawFn, depth: int = 2) -> nodes.Node:
 RULES = st.sampled_from(["mean", "max", "area_weighted", "only"])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(of=expressions(), rule=RULES)
 def test_a_measurement_is_read_from_its_formula_and_from_its_json(
     of: nodes.Node, rule: language.Rule
@@ -96,7 +96,7 @@ def test_a_measurement_is_read_from_its_formula_and_from_its_json(
     assert made.sentence.endswith(".") and "_" not in made.sentence
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(one=expressions(depth=1), other=expressions(depth=1))
 def test_measurements_share_a_name_only_when_they_are_the_same(
     one: nodes.Node, other: nodes.Node
