@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from mcp_servers import catalog
 from mcp_servers.context import ToolContext
-from mcp_servers.registry import Registry, load
+from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
 from mcp_servers.spec import InputPath, OutputName, ToolSpec, tool
 from sage.core.errors import FaultError, InputError
@@ -121,19 +121,3 @@ def test_a_plugin_whose_tools_cannot_be_imported_is_named(
     monkeypatch.setattr(catalog, "find_plugins", lambda group: {"own": point})
     with pytest.raises(InputError, match=r"unfinished_tools .*SyntaxError"):
         list(catalog.modules("own"))
-
-
-def test_user_tools_come_only_from_a_named_folder(tmp_path: Path, roots: Roots) -> None:
-    (tmp_path / "mine.py").write_text(
-        "from pydantic import BaseModel\n"
-        "from mcp_servers.spec import tool\n"
-        "from mcp_servers.context import ToolContext\n"
-        "class Given(BaseModel):\n    x: float\n"
-        "class Result(BaseModel):\n    doubled: float\n"
-        "@tool('double', 'user', '1', 'Double a number.')\n"
-        "def double(given: Given, context: ToolContext) -> Result:\n"
-        "    return Result(doubled=2 * given.x)\n"
-    )
-    assert "double" not in load("all").tools
-    registry = load("all", tool_folders=[tmp_path])
-    assert registry.run("double", {"x": 4}, ToolContext(roots)).result == {"doubled": 8.0}

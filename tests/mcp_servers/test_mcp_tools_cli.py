@@ -103,7 +103,7 @@ def test_two_jobs_on_one_output_do_not_mix(tmp_path: Path) -> None:
 
 
 def test_a_job_killed_outright_leaves_no_worker_and_nothing_half_written(tmp_path: Path) -> None:
-    words = slow_job(tmp_path, slides=8, workers=2)
+    words = slow_job(tmp_path, slides=6, workers=2)
     process = Warm(["tools", *words, "--no-cache"], cwd=tmp_path, env=environment())
     records = tmp_path / "sage-output" / "slow_preview"
     until_records(records, 1)

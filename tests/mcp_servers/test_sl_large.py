@@ -110,7 +110,7 @@ def test_results_depend_neither_on_the_bands_nor_on_the_tiles_that_are_held(
 
 
 def test_aggregates_and_tumor_take_less_than_six_bytes_a_cell_beside_the_survey() -> None:
-    survey = painted_survey(12_000, 12_000, 700)  # 2.2 million cells, 47% tissue
+    survey = painted_survey(8_000, 8_000, 470)  # a million cells, 47% tissue
     cells = survey.shape[0] * survey.shape[1]
     aggregates(painted_survey(500, 500, 60))  # imports
     tracemalloc.start()

@@ -38,14 +38,14 @@ def painted(tmp_path_factory: pytest.TempPathFactory) -> Painted:
 
 @pytest.fixture(scope="module")
 def results(painted: Painted) -> Results:
-    """Every tool without weights, run once on the painted slide in one worker."""
+    """The tools without weights, run once on the painted slide in one worker."""
     folder, truth = painted
     ctx = context(folder)
     out: dict[str, Any] = {"folder": folder / "out", "ctx": ctx}
-    names = ("slide_properties", "slide_thumbnail", "tissue_mask", "tile_slide", "nuclei", "tls")
-    for name in (*names, "tumor", "region_patches", "til", "stroma", "stain_separate"):
+    names = ("tissue_mask", "nuclei", "tls", "tumor", "region_patches", "til")
+    for name in (*names, "stroma", "stain_separate"):
         more: dict[str, Any] = {}
-        if name in ("tile_slide", "region_patches"):
+        if name == "region_patches":
             more = {"tile_px": 64, "at_mpp": 1.0}
         if name in ("region_patches", "til", "stroma"):
             more |= {"tumor_regions": f"out/{out['tumor']['geojson']}"}

@@ -132,17 +132,6 @@ def test_a_slide_of_the_training_set_is_flagged(
     assert any("trained on this slide" in note for note in got["warnings"])
 
 
-def test_patients_are_never_on_both_sides(labelled_slides: Labelled) -> None:
-    folder, _ = labelled_slides
-    rows = [("p301", "a"), ("p302", "a"), ("p303", "a")]
-    pd.DataFrame(rows, columns=["slide", "patient"]).to_csv(folder / "one.csv", index=False)
-    options = {"slides": "slides", "regions": "regions", "name": "one", "max_patches": 20}
-    got = run(context(folder), "patch_train", patients="one.csv", **options)
-    assert (got["patients"], got["folds"]) == (1, 0)
-    assert got["accuracy"] is None and got["predictions"] is None
-    assert any("no patients could be held out" in note for note in got["warnings"])
-
-
 def test_images_sorted_into_folders_train_too(tmp_path: Path) -> None:
     from tests.mcp_servers.test_sl_calls import crowded
 
