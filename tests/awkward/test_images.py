@@ -19,7 +19,8 @@ from sage.core.errors import InputError
 from tests.mcp_servers.slide_tools import blobs, context, run
 
 RGB = blobs(192, 256)
-CMYK = np.stack([*(255 - np.moveaxis(RGB, -1, 0)), np.zeros(RGB.shape[:2], np.uint8)], axis=-1)
+TOP = RGB.max(axis=2, keepdims=True).astype(float)
+CMYK = np.concatenate([255 - RGB * 255 / TOP, 255 - TOP], axis=2).round().astype(np.uint8)
 TILED: dict[str, Any] = {"tile": (64, 64), "metadata": None}
 SIZE = {"PhysicalSizeX": 0.5, "PhysicalSizeY": 0.5}
 

@@ -14,11 +14,9 @@ from lifelines.statistics import multivariate_logrank_test
 
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import Registry, load
-from mcp_servers.roots import Roots
 from sage.core.errors import InputError
 from validation.cohort import load as load_cohort
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 GROUPED = {"cohort": "gbsg2", "endpoint": "RFS", "group": "clinical:hormonal_therapy"}
 
 
@@ -148,22 +146,6 @@ def test_a_changed_cohort_is_read_again(registry: Registry, context: ToolContext
     small_cohort(folder, rows[:30])
     second = registry.run("describe_cohort", {"cohort": cohort}, context).result
     assert (first["n_patients"], second["n_patients"]) == (40, 30)
-
-
-@pytest.mark.shared
-def test_tcga_blca_is_described_scored_and_screened(registry: Registry, tmp_path: Path) -> None:
-    data = SHARED / "data" / "tcga_blca"
-    described = Path(__file__).resolve().parents[2] / "docs" / "cohorts" / "tcga-blca"
-    if not data.is_dir() or not described.is_dir():
-        pytest.skip("the shared data folder is not here")
-    context = ToolContext(Roots.resolve([described, data], tmp_path / "out"))
-    base = {"cohort": str(described), "data_root": str(data)}
-    book = registry.run("describe_cohort", {**base, "search": "tls"}, context).result
-    assert any(variable["key"] == "imaging:tls_density" for variable in book["variables"])
-    scores = registry.run("signature_scores", {**base, "genes": ["CXCL13", "CD79A"]}, context)
-    assert scores.result["signatures"][0]["genes_present"] == 2
-    found = registry.run("screen", {**base, "endpoint": "OS", "top": 5}, context).result
-    assert found["tested"] > 10_000
 
 
 def deaths(folder: Path, rows: Any) -> str:

@@ -429,7 +429,6 @@ def gdc(follow: list[list[Any]], **columns: list[Any]) -> Files:
 
 
 EVENT = [int(dead) for dead in DEAD]
-AGES = [40 + n % 40 for n in range(N)]
 VITAL = ["Dead" if dead else "Alive" for dead in DEAD]
 TO_DEATH = [DAYS[n] if DEAD[n] else "'--" for n in range(N)]
 VISITS = [[f"TCGA-AA-{n:04d}", DAYS[n] // part] for n in range(N) for part in (3, 1, 2)]
