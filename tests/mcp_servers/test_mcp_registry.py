@@ -61,22 +61,6 @@ def test_a_run_returns_result_outputs_and_provenance(registry: Registry, roots: 
     assert json.loads(run.model_dump_json())["provenance"]["arguments"]["letter"] == "a"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({}, "text"),
-        ({"text": "banana.txt", "letter": "ab"}, "letter"),
-        ({"text": "banana.txt", "lettre": "a"}, "lettre"),
-        ({"text": "absent.txt"}, "absent.txt"),
-    ],
-)
-def test_bad_arguments_are_named(
-    registry: Registry, roots: Roots, arguments: dict[str, str], words: str
-) -> None:
-    with pytest.raises(InputError, match=words):
-        registry.run("count_letter", arguments, ToolContext(roots))
-
-
 def test_a_tool_that_breaks_is_a_fault_that_names_it(roots: Roots) -> None:
     @tool("breaks", "test", "1.0.0", "Breaks.")
     def breaks(given: CountInput, context: ToolContext) -> CountResult:

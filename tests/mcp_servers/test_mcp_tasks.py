@@ -16,10 +16,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ConfigDict
 
 from mcp_servers.measures import over_mcp
-from mcp_servers.roots import Roots
-from mcp_servers.servers.tasks import EXTENSION, make_detail, make_task_result
-from mcp_servers.spec import Resources
-from mcp_servers.workers.jobs import Job
+from mcp_servers.servers.tasks import EXTENSION
 from tests.mcp_servers.measures.test_over_cohort import simulated, write_all
 from tests.mcp_servers.test_mcp_server import connected, data
 
@@ -99,14 +96,6 @@ def progress_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def radii(*which: int) -> dict[str, Any]:
     """Arguments of a call that is long enough to be a task."""
     return {"maps": "maps", "formulas": [f"mean(ripley_l(cells.lymphoid, {r}))" for r in which]}
-
-
-def test_a_task_says_how_far_its_job_is(tmp_path: Path) -> None:
-    job = Job("measure_cohort", {}, Roots.resolve([tmp_path], tmp_path), Resources())
-    assert make_task_result(job)["statusMessage"].startswith("0%")
-    job.report(0.375, "6 of 16 slides")
-    assert (told := make_detail(job, None))["statusMessage"] == "38%: 6 of 16 slides"
-    assert (told["taskId"], told["status"], "result" in told) == (job.id, "working", False)
 
 
 async def test_a_task_is_there_at_once_tells_progress_and_keeps_its_result(folder: Path) -> None:

@@ -56,13 +56,10 @@ def slides(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "coxx"], "cox"),
         (["run", "cox", "--set", "cohort"], "KEY=VALUE"),
         (["run", "cox", "--set", "chohort=gbsg2"], "chohort"),
-        (["run", "cox", "--set", "cohort=gbsg2"], "endpoint"),
         (["run", "cox", "--slides", "."], "cox"),
         (["run", "preview", "--tools", TOOLS, "--slides", "absent"], "absent"),
-        (["run", "preview", "--tools", TOOLS, "--input", "absent.svs"], "absent.svs"),
         (["show", "cox", "--tools", "absent"], "absent"),
     ],
 )

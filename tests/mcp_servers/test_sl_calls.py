@@ -85,8 +85,7 @@ def test_a_real_luminal_abscess_is_not_counted(tmp_path: Path) -> None:
 
 def test_a_rejected_region_is_listed_with_its_reason(tmp_path: Path) -> None:
     png(tmp_path / "whole.png", crowded(True))
-    got = sage_tool("tls", "--input", "whole.png", "--set", "mpp=0.5", "--set", "at_mpp=0.5",
-                    "--set", "min_regular=0.999", cwd=tmp_path)  # fmt: skip
+    got = run(context(tmp_path), "tls", slide="whole.png", mpp=0.5, at_mpp=0.5, min_regular=0.999)
     assert (got["count"], got["rejected"]) == (0, 1)
     with (tmp_path / "out" / got["table"]).open() as stream:
         rows = list(csv.DictReader(stream))

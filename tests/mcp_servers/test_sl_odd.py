@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -80,22 +79,6 @@ def test_an_overview_that_would_decode_terabytes_is_refused(tmp_path: Path) -> N
         slide.source.levels = (Level(400_000, 400_000, 1.0, 256, 256),)  # type: ignore[misc]
         with pytest.raises(InputError, match="pyramid"):
             slide_tissue(slide)
-
-
-def test_an_outline_without_bound_holds_the_whole_slide(tmp_path: Path) -> None:
-    png(tmp_path / "a.png", blobs(700, 700))
-    far = 1e10
-    ring = [[-far, -far], [far, -far], [far, far], [-far, far], [-far, -far]]
-    (tmp_path / "a.geojson").write_text(json.dumps({"type": "Polygon", "coordinates": [ring]}))
-    ctx = context(tmp_path)
-    more = {"slide": "a.png", "mpp": 0.5, "tile_px": 64}
-    whole = run(ctx, "tile_slide", **more)
-    assert run(ctx, "tile_slide", regions="a.geojson", **more)["tiles"] == whole["tiles"] > 0
-    (tmp_path / "cells.csv").write_text("x,y,type\n")
-    given = {"tumor_regions": "a.geojson", "cells": "cells.csv"}
-    zones = run(ctx, "til", slide="a.png", mpp=0.5, **given)
-    assert zones["tumor"]["area_mm2"] > 0
-    assert not any("contain no tissue" in note for note in zones["warnings"])
 
 
 @pytest.mark.parametrize("mode", ["L", "1", "I;16", "tiff"])

@@ -27,7 +27,7 @@ from mcp_servers.measures.maps import (
     write_maps,
 )
 from sage.core.errors import InputError
-from tests.end_to_end.harness import sage
+from tests.mcp_servers.slide_tools import context, run
 
 SIDE = 2000.0
 DENSITY = parse("pooled(density(cells.lymphoid))")
@@ -86,11 +86,9 @@ def test_the_tool_measures_within_a_file_of_regions(tmp_path: Path) -> None:
               "properties": {}}  # fmt: skip
     (tmp_path / "drawn.geojson").write_text(json.dumps([region]))
     (tmp_path / "define.txt").write_text(DENSITY.formula + "\n")
-    sets = ("--set", "maps=maps", "--set", "definitions=define.txt", "--set")
-    done = sage("tools", "run", "measure_maps", *sets, "within=drawn.geojson", "--root", ".",
-                "--json", cwd=tmp_path)  # fmt: skip
-    assert done.code == 0, done.err
-    (values,) = (tmp_path / "sage-output").rglob("values.jsonl")
+    run(context(tmp_path), "measure_maps", maps="maps", definitions="define.txt",
+        within="drawn.geojson")  # fmt: skip
+    (values,) = (tmp_path / "out").rglob("values.jsonl")
     area, _ = read_area(tmp_path / "drawn.geojson", 0.5)
     expected = compute(DENSITY, part_of(slide(), area)).value
     assert json.loads(values.read_text())["value"] == pytest.approx(expected)
