@@ -43,7 +43,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
             continue
         aggregates: Any = [(150.0, 150.0, 70.0), (290.0, 280.0, 60.0)] if number % 2 else 0
         path = stem.with_suffix(".tiff")
-        truth = render_scene(path, seed=number, size_px=832, mpp=0.5, aggregates=aggregates)
+        truth = render_scene(path, seed=number, size_px=720, mpp=0.5, aggregates=aggregates)
         truth.write_outlines(stem.with_suffix(".geojson"))
         truth.write_cells(stem.with_name(f"{stem.name}.nuclei.csv"))
     return folder
