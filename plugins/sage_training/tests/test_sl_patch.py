@@ -55,7 +55,7 @@ def labelled_slides(tmp_path_factory: pytest.TempPathFactory) -> Labelled:
     truths = []
     for seed in (301, 302, 303, 304):
         where = folder / "slides" if seed < 304 else folder
-        truth = render_slide(where / f"p{seed}.tif", seed=seed, size_px=1100, mpp=0.5, aggregates=2)
+        truth = render_slide(where / f"p{seed}.tif", seed=seed, size_px=1400, mpp=0.5, aggregates=2)
         truths.append(truth)
         if seed < 304:
             write_geojson(folder / "regions" / f"p{seed}.geojson", make_outlines(truth))
