@@ -20,7 +20,7 @@ from tests.mcp_servers.slide_tools import blobs, context, run
 
 RGB = blobs(192, 256)
 TOP = RGB.max(axis=2, keepdims=True).astype(float)
-CMYK = np.concatenate([255 - RGB * 255 / TOP, 255 - TOP], axis=2).round().astype(np.uint8)
+CMYK = np.concatenate([255 - RGB / TOP * 255, 255 - TOP], axis=2).round().astype(np.uint8)
 TILED: dict[str, Any] = {"tile": (64, 64), "metadata": None}
 SIZE = {"PhysicalSizeX": 0.5, "PhysicalSizeY": 0.5}
 
