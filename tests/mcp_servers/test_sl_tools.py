@@ -168,7 +168,7 @@ def test_without_outlines_or_a_model_tumor_has_no_value_anywhere(painted: Painte
         zones = run(context(folder), "til", slide="s.tif", cells=cells, **given)
         assert zones["tumor_source"] == "none"
         assert zones["tumor"] is zones["center"] is zones["margin"] is zones["peritumoral"] is None
-        made = run(context(folder), "slide_maps", slide="s.tif", **given)
+        made = run(context(folder), "slide_maps", slide="s.tif", cells=cells, **given)
         assert made["regions"] == {} and {"tumor", "rest"} <= set(made["withheld"])
         maps = read_maps((folder / "out" / made["maps"]).parent)
         for formula in ("area(regions.tumor)", "density(cells, within=regions.rest)"):
