@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 
-def write_clip(folder: Path) -> tuple[Any, Any]:
+def write_clip(folder: Path, side: int = 64, dimension: int = 8) -> tuple[Any, Any]:
     """Write a model with random weights and its tokens; returns the tokens and its config."""
     import torch
     from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
@@ -25,8 +25,8 @@ def write_clip(folder: Path) -> tuple[Any, Any]:
     text = {**tower, "vocab_size": len(words), "eos_token_id": 1, "bos_token_id": 0,
             "pad_token_id": 1}  # fmt: skip
     config = CLIPConfig(
-        text_config=text, vision_config={**tower, "image_size": 64, "patch_size": 32},
-        projection_dim=8,
+        text_config=text, vision_config={**tower, "image_size": side, "patch_size": 32},
+        projection_dim=dimension,
     )  # fmt: skip
     CLIPModel(config).save_pretrained(folder, safe_serialization=True)
     return tokens, config

@@ -1,6 +1,7 @@
 """Attention-based multiple instance learning over bags of tile features (Ilse et al. 2018, ICML).
 
-score = w' sum_k a_k h_k,  a_k = softmax_k( u' (tanh(V h_k) * sigmoid(U h_k)) )
+score = w' sum_k a_k h_k,  a_k = softmax_k( u' (tanh(V h_k) * sigmoid(U h_k)) ); several
+heads have a u each, and the score is of their concatenated sums.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ class MilSettings:
 
     hidden: int = 128
     attention: int = 64
+    heads: int = 1
+    gated: bool = True
     epochs: int = 40
     learning_rate: float = 5e-4
     weight_decay: float = 1e-3
@@ -30,7 +33,7 @@ class MilSettings:
 
 
 def build(dimension: int, classes: int, settings: MilSettings) -> Any:
-    """Build a network whose `forward(bag)` maps (n, d) to (classes,) logits and (n,) attention."""
+    """Build a network that maps a bag (n, d) to (classes,) logits and (heads, n) attention."""
     import torch
     from torch import nn
 
@@ -41,15 +44,18 @@ def build(dimension: int, classes: int, settings: MilSettings) -> Any:
                 nn.Linear(dimension, settings.hidden), nn.ReLU(), nn.Dropout(settings.dropout)
             )
             self.tanh = nn.Linear(settings.hidden, settings.attention)
-            self.gate = nn.Linear(settings.hidden, settings.attention)
-            self.weigh = nn.Linear(settings.attention, 1)
-            self.classify = nn.Linear(settings.hidden, classes)
+            if settings.gated:
+                self.gate = nn.Linear(settings.hidden, settings.attention)
+            self.weigh = nn.Linear(settings.attention, settings.heads)
+            self.classify = nn.Linear(settings.heads * settings.hidden, classes)
 
         def forward(self, bag: Any) -> tuple[Any, Any]:
             h = self.embed(bag)
-            gated = torch.tanh(self.tanh(h)) * torch.sigmoid(self.gate(h))
-            attention = torch.softmax(self.weigh(gated)[:, 0], dim=0)
-            return self.classify(attention @ h), attention
+            parts = torch.tanh(self.tanh(h))
+            if settings.gated:
+                parts = parts * torch.sigmoid(self.gate(h))
+            attention = torch.softmax(self.weigh(parts), dim=0).T
+            return self.classify((attention @ h).flatten()), attention
 
     return AttentionMil()
 
@@ -131,7 +137,7 @@ def fit(
 
 
 def predict(network: Any, bag: F32, mean: F32, sd: F32, device: str = "cpu") -> tuple[F64, F64]:
-    """Compute class probabilities (classes,) and attention (n,), which sums to 1.
+    """Compute class probabilities (classes,) and attention (heads, n), whose rows sum to 1.
 
     Parameters
     ----------

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from mcp_servers.slides.arrays import F32, U8
 
 EncoderName = Literal[
-    "handcrafted", "phikon", "phikon-v2", "uni2", "conch", "virchow2", "h-optimus-0", "h-optimus-1"
-]
+    "handcrafted", "phikon", "phikon-v2", "uni", "uni2", "conch", "conch-v15", "virchow",
+    "virchow2", "gigapath", "h-optimus-0", "h-optimus-1", "plip",
+]  # fmt: skip
 
 
 class EncodeInput(TilesInput):
@@ -28,7 +29,8 @@ class EncodeInput(TilesInput):
     encoder: EncoderName = "handcrafted"
     weights: InputPath | None = Field(
         default=None,
-        description="Folder with the encoder's weights; not needed for handcrafted",
+        description="Folder with the encoder's weights, or its graph (ONNX, TorchScript); not "
+        "needed for handcrafted",
     )
     coords: InputPath | None = Field(
         default=None,
@@ -83,8 +85,8 @@ def choose_batch(mb_per_patch: float, device: str, memory_mb: int) -> int:
 @tool(
     "encode_tiles",
     SUITE,
-    "1.2.2",
-    "Encode a slide's tiles: handcrafted features, or UNI2, CONCH, Virchow2, H-optimus, Phikon.",
+    "1.3.0",
+    "Encode a slide's tiles: handcrafted features, or UNI, CONCH, Virchow, H-optimus, Phikon.",
     resources=Resources(
         cpu=2,
         memory_mb=1024,

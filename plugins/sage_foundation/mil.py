@@ -225,7 +225,9 @@ def mil_evaluate(given: EvaluateInput, context: ToolContext) -> EvaluateResult:
             name = f"{given.name}.attention/{data.slides[i]}.h5"
             with context.writing(name) as path:
                 # times the number of tiles: 1 is a tile's value if all tiles counted equally
-                write_scores(path, coords, data.attributes[i], attention=weights * len(bag))
+                write_scores(
+                    path, coords, data.attributes[i], attention=weights.mean(axis=0) * len(bag)
+                )
             written.append(name)
         context.progress((i + 1) / len(y), "slides")
     table = f"{given.name}.evaluation.csv"

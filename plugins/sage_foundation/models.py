@@ -48,7 +48,8 @@ def load_encoder(spec: EncoderSpec, weights: Path | None, device: str, mpp: floa
     if weights is None:
         raise InputError(
             f"encoder {spec.name} needs pretrained weights; download them from {spec.source} under "
-            f"their license ({spec.license}) and pass the folder as weights=...; the "
+            f"their license ({spec.license}) and pass the folder (or the model's graph, ONNX or "
+            "TorchScript) as weights=...; the "
             "`handcrafted` encoder needs none"
         )
     from sage_foundation.networks import load_network
@@ -62,14 +63,16 @@ def encoder_for(
     """Return the encoder for a call, kept loaded between a worker's calls, and its device.
 
     Raises the errors of `load_encoder` and `choose_device`, and refuses weights outside the
-    roots.
+    roots and those that a tool or program wrote.
 
     Parameters
     ----------
     mpp : micrometers per pixel of the patches
     """
-    folder = context.input(weights) if weights is not None else None
+    folder = context.model(weights) if weights is not None else None
     if spec.loader == "handcrafted":  # alone depends on the pixel size; made in no time
+        if weights is not None:
+            raise InputError("encoder handcrafted has no weights; omit them")
         return load_encoder(spec, None, "cpu", mpp), "cpu"
     where = choose_device(device, context.device)
     stamp = None

@@ -11,11 +11,12 @@ from __future__ import annotations
 import importlib
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
-from sage_foundation.specs import EncoderSpec
+from sage_foundation.specs import GRAPHS, EncoderSpec
 
 if TYPE_CHECKING:
     from mcp_servers.context import ToolContext
@@ -68,7 +69,12 @@ def load_network(spec: EncoderSpec, weights: Path) -> Any:
     InputError
         If the package that builds it is missing, or the files are not this encoder's weights.
     """
-    make = {"transformers": _transformers, "timm": _timm, "conch": _conch}[spec.loader]
+    make = {
+        "transformers": _transformers, "timm": _timm, "conch": _conch, "clip": _clip,
+        "graph": _refuse_code,
+    }[spec.loader]  # fmt: skip
+    if weights.is_file() and weights.suffix in GRAPHS:
+        return _graph(spec, weights)
     return add_pooling(make(spec, weights), spec)
 
 
@@ -250,16 +256,85 @@ def _timm(spec: EncoderSpec, weights: Path) -> Any:
     return module
 
 
-def _conch(spec: EncoderSpec, weights: Path) -> Any:
-    return conch_network(weights)
+def _clip(spec: EncoderSpec, weights: Path) -> Any:
+    import torch
+    from transformers import CLIPModel
+
+    model = from_folder(CLIPModel, weights, "clip")
+    config = model.config
+    if (config.projection_dim, config.vision_config.image_size) != (spec.dimension, spec.patch_px):
+        raise InputError(
+            f"{weights}: {spec.name} takes images of {spec.patch_px} px and outputs "
+            f"{spec.dimension} features; these are the weights of another model"
+        )
+
+    class Images(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.vision_model, self.project = model.vision_model, model.visual_projection
+
+        def forward(self, batch: Any) -> Any:
+            out = self.project(self.vision_model(pixel_values=batch).pooler_output)
+            return torch.nn.functional.normalize(out, dim=-1)
+
+    return Images()
 
 
-def conch_network(weights: Path, *, texts: bool = False) -> Any:
-    """Build CONCH's network and load the weights of its image tower.
+def _refuse_code(spec: EncoderSpec, weights: Path) -> Any:
+    side = spec.patch_px
+    raise InputError(
+        f"{weights}: {spec.name} is published as Python code, which SAGE does not run; export its "
+        f"graph once (torch.jit.trace or torch.onnx.export, input (n, 3, {side}, {side})) and pass "
+        "that file as weights"
+    )
 
-    With `texts`, also load the text tower, the image projection, and the logit scale. Raises
-    `InputError` for weights that lack them.
+
+def _graph(spec: EncoderSpec, weights: Path) -> Any:
+    import torch
+
+    class Graph(torch.nn.Module):
+        def forward(self, batch: Any) -> Any:
+            device = str(batch.device)
+            if device not in graphs:
+                graphs[device] = load_graph(weights, device)
+            out = graphs[device](batch.cpu().numpy())
+            if out.shape != (len(batch), spec.dimension):
+                raise InputError(
+                    f"{weights}: the output has shape {out.shape} for {len(batch)} patches, but "
+                    f"{spec.name} outputs {(len(batch), spec.dimension)}; the graph belongs to "
+                    "another model"
+                )
+            return torch.from_numpy(out)
+
+    graphs = {"cpu": load_graph(weights, "cpu")}
+    return Graph()
+
+
+def load_graph(path: Path, device: str) -> Callable[..., Any]:
+    """Load a graph (ONNX or TorchScript) as a function from as many arrays as it accepts.
+
+    It returns the graph's first output as float32. Raises `InputError` for other files, and when
+    the graph fails on its input.
     """
+    import numpy as np
+
+    from sage_foundation.nuclei import open_graph
+
+    answer, _ = open_graph(path, device)
+
+    def run(*arrays: Any) -> Any:
+        try:
+            out = answer(*arrays)
+            out = next(iter(out.values())) if isinstance(out, dict) else out
+            out = out[0].float().cpu() if isinstance(out, tuple | list) else out
+            return np.asarray(out, dtype=np.float32)
+        except Exception as error:
+            raise InputError(f"{path}: failed on its input: {_short(error)}") from error
+
+    return run
+
+
+def _conch(spec: EncoderSpec, weights: Path) -> Any:
     try:
         factory: Any = importlib.import_module("conch.open_clip_custom.factory")
         model: Any = importlib.import_module("conch.open_clip_custom.coca_model")
@@ -276,14 +351,8 @@ def conch_network(weights: Path, *, texts: bool = False) -> Any:
     state = {k.removeprefix("module."): v for k, v in read_tensors(file).items()}
     own = module.visual.state_dict().keys()
     inside = {k: v for k, v in _below("visual.", state).items() if k in own}
-    unused = ("attn_pool_caption.", "ln_caption.", *(() if texts else ("proj_",)))
+    unused = ("attn_pool_caption.", "ln_caption.", "proj_")
     _fill(module.visual, inside, file, unused)
-    if texts:
-        names = module.text.state_dict().keys()
-        _fill(module.text, {k: v for k, v in _below("text.", state).items() if k in names}, file)
-        if "logit_scale" not in state:
-            raise InputError(f"{file}: does not match the encoder: logit_scale is missing")
-        module.logit_scale.data = state["logit_scale"].float()
     return module
 
 

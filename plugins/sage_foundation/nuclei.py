@@ -45,8 +45,11 @@ CUT = 0.5
 UNLIKE, TOO_UNLIKE = 1.2, 2.0
 """Ratios of scan to network pixel size above which nuclei are small, or far too small."""
 
-Answer = Callable[[F32], Any]
-"""Function from (1, 3, H, W) input to a module's output, as an array or several by name."""
+Answer = Callable[..., Any]
+"""Function from (1, 3, H, W) input to a module's output, as an array or several by name.
+
+Further arrays are passed on as far as the module accepts them.
+"""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,11 @@ class Stated:
     pixel_size: float | None = None
     types: tuple[str, ...] = ()
     window: int | None = None
+
+
+def open_graph(path: Path, device: str) -> tuple[Answer, Stated]:
+    """Open an ONNX or TorchScript file; raises `InputError` if it is neither."""
+    return (_onnx if path.suffix == ".onnx" else _torchscript)(path, device)
 
 
 def _torchscript(path: Path, device: str) -> tuple[Answer, Stated]:
@@ -76,9 +84,10 @@ def _torchscript(path: Path, device: str) -> tuple[Answer, Stated]:
     def plain(out: Any) -> Any:
         return out.float().cpu().numpy() if isinstance(out, torch.Tensor) else out
 
-    def answer(batch: F32) -> Any:
+    def answer(*arrays: AnyArray) -> Any:
+        accepted = len(arrays) if len(arrays) == 1 else len(list(module.graph.inputs())) - 1
         with torch.inference_mode():
-            out = module(torch.from_numpy(batch).to(device))
+            out = module(*(torch.from_numpy(array).to(device) for array in arrays[:accepted]))
         return {k: plain(v) for k, v in out.items()} if isinstance(out, dict) else plain(out)
 
     return answer, Stated(
@@ -108,18 +117,20 @@ def _onnx(path: Path, device: str) -> tuple[Answer, Stated]:
         raise InputError(
             f"{path}: not an ONNX model ({lines[-1][:160] if lines else ''})"
         ) from error
-    given = session.get_inputs()[0]
+    inputs = session.get_inputs()
     metadata = session.get_modelmeta().custom_metadata_map
     names = [output.name for output in session.get_outputs()]
 
-    def answer(batch: F32) -> Any:
+    def answer(*arrays: AnyArray) -> Any:
+        named = {item.name: array for item, array in zip(inputs, arrays, strict=False)}
         try:
-            out = session.run(None, {given.name: batch})
+            out = session.run(None, named)
         except Exception as error:
             raise RuntimeError(" ".join(str(error).split())) from error  # it says all in the middle
         return dict(zip(names, out, strict=True)) if len(out) > 1 else out[0]
 
-    side = given.shape[-1] if given.shape[-1] == given.shape[-2] else None
+    shape = inputs[0].shape
+    side = shape[-1] if shape[-2:-1] == shape[-1:] else None
     return answer, Stated(
         pixel_size=_number(metadata.get("pixel_size", "")),
         types=tuple(name.strip() for name in metadata.get("types", "").split(",") if name.strip()),
@@ -149,9 +160,8 @@ class LearnedNuclei:
         self, path: Path, device: str, mpp: float | None = None, types: Sequence[str] = ()
     ) -> None:
         """Open the file; raises `InputError` if it is neither TorchScript nor ONNX."""
-        load = _onnx if path.suffix == ".onnx" else _torchscript
         self.path = path
-        self.answer, stated = load(path, device)
+        self.answer, stated = open_graph(path, device)
         size = stated.pixel_size
         self.stated = size is not None and 0.1 <= size <= 2.0
         self.mpp = mpp or (size if self.stated and size is not None else DEFAULT_MPP)

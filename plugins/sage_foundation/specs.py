@@ -10,7 +10,9 @@ from sage.core.errors import InputError
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HOPTIMUS = ((0.707223, 0.578729, 0.703617), (0.211883, 0.230117, 0.177517))
 CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
-Loader = Literal["handcrafted", "transformers", "timm", "conch"]
+Loader = Literal["handcrafted", "transformers", "timm", "conch", "clip", "graph"]
+"""Form of an encoder's weights. Any network can be a graph instead; "graph" requires it."""
+GRAPHS = (".onnx", ".pt", ".ts", ".torchscript")
 Resize = Literal["bilinear", "bicubic"]
 Precision = Literal["float32", "float16", "bfloat16"]
 
@@ -67,6 +69,28 @@ ENCODERS = {
             "conch", 512, 448, 0.5, "conch", "CC-BY-NC-ND-4.0, gated",
             "Hugging Face MahmoodLab/conch", "image-caption pairs of publications and teaching",
             "none stated", CLIP, "bicubic", "float32", memory_mb=3072,
+        ),
+        EncoderSpec(
+            "uni", 1024, 224, 0.5, "timm", "CC-BY-NC-ND-4.0, gated",
+            "Hugging Face MahmoodLab/UNI", "see the model's card", "none stated", memory_mb=4096,
+        ),
+        EncoderSpec(
+            "conch-v15", 768, 448, 0.5, "graph", "CC-BY-NC-ND-4.0, gated",
+            "Hugging Face MahmoodLab/TITAN", "see the model's card", "none stated", memory_mb=4096,
+        ),
+        EncoderSpec(
+            "virchow", 2560, 224, 0.5, "timm", "Apache-2.0, gated",
+            "Hugging Face paige-ai/Virchow", "see the model's card", "none stated",
+            resize="bicubic", memory_mb=4608,
+        ),
+        EncoderSpec(
+            "gigapath", 1536, 224, 0.5, "timm", "Prov-GigaPath research, gated",
+            "Hugging Face prov-gigapath/prov-gigapath", "see the model's card", "none stated",
+            resize="bicubic", memory_mb=6144,
+        ),
+        EncoderSpec(
+            "plip", 512, 224, 0.5, "clip", "see the model's card", "Hugging Face vinid/plip",
+            "see the model's card", "none stated", CLIP, "bicubic", "float32", memory_mb=4096,
         ),
         EncoderSpec(
             "virchow2", 2560, 224, 0.5, "timm", "CC-BY-NC-ND-4.0, gated",

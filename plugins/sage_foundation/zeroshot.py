@@ -124,18 +124,24 @@ def text_score(given: TextScoreInput, context: ToolContext) -> TextScoreResult:
 
 def load_clip(folder: Path, device: str) -> tuple[Any, Any, int]:
     """Load the model, tokenizer, and image input size from a CLIP-type model's folder."""
-    from transformers import AutoTokenizer, CLIPModel
+    from transformers import CLIPModel
 
     from sage_foundation.networks import from_folder
 
-    model = from_folder(CLIPModel, folder, "clip")
+    model, tokens = from_folder(CLIPModel, folder, "clip"), load_tokenizer(folder)
+    return model.eval().to(device), tokens, int(model.config.vision_config.image_size)
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Load the tokenizer in a model's folder, without running code from it."""
+    from transformers import AutoTokenizer
+
     try:
-        tokens = AutoTokenizer.from_pretrained(
+        return AutoTokenizer.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False
         )
     except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
         raise InputError(f"{folder}: the tokenizer cannot be loaded: {error}") from error
-    return model.eval().to(device), tokens, int(model.config.vision_config.image_size)
 
 
 def embed_texts(model: Any, tokens: Any, texts: list[str], device: str) -> Any:

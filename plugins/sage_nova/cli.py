@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from sage.cli.options import AsJson, CohortRoot, Features
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from mcp_servers.workers.base import Workers
 
 Program = Annotated[
     Path | None,
@@ -63,43 +58,17 @@ def ask(
     A model writes a program, reads its output and continues, at most 20 times. Programs run in the
     sandbox: they can read DATA and write to the session's folder, nothing else. Their printed
     output is sent to the model; DATA is not. Numbers in the answer must appear in the printed
-    output. The folder contains the answer, the programs, a notebook, a trace and all files. The
+    output. The folder contains the answer, the programs, a trace and all files. The
     same command resumes an interrupted session without repeating replies or tool calls.
 
     Example: sage nova ask "How much of the slide is tissue?" slide.svs --program tissue.py
 
     Example: sage nova ask "Mean nuclear area per image?" images/ --budget-usd 2 --out nuclei
     """
-    from mcp_servers.registry import Registry, load
-    from sage.cli.console import print_json, print_line
-    from sage.core.errors import InputError
-    from sage.settings import load as load_settings
-    from sage_nova import run
-    from sage_nova.code_acting.agent import SLIDES
-    from sage_nova.code_acting.session import Session, name_inputs
-    from sandbox.chooser import choose
+    from sage_nova.run import Options, ask_slides
 
-    inputs = name_inputs(data)
-    cells = run.read_program(program)
-    engine = choose(sandbox or load_settings().sandbox, packages=())
-    tools = Registry() if suite == "none" else load(suite)
-    if any(path.is_relative_to(out.resolve()) for path in inputs.values()):
-        raise InputError(f"--out {out} contains the data; choose another folder")
-    request = {
-        "question": question, "data": {name: str(path) for name, path in inputs.items()},
-        "tools": suite, "program": program is not None,
-    }  # fmt: skip
-    author = run.choose_author(cells, out, budget_usd)
-    with run.open_session(out, request, replace=replace), _start_worker(suite, out) as workers:
-        session = Session(
-            inputs, tools, engine, out, run.step_limits(step_seconds, memory),
-            on_event=lambda line: print_line(f"  {line}", err=as_json), workers=workers,
-        )  # fmt: skip
-        record = run.run_session(session, question, author, steps=steps, task=SLIDES, err=as_json)
-        if as_json:
-            print_json(record.model_dump(mode="json"))
-        files = "session.json, analysis.py, session.ipynb, trace.jsonl, files/, made/"
-        run.report_answer(record, f"{out}: {files}", as_json=as_json)
+    options = Options(question, program, steps, step_seconds, memory, sandbox, budget_usd, as_json)
+    ask_slides(data, suite, out, options, replace)
 
 
 @app.command()
@@ -151,33 +120,18 @@ def explore(
 
     Example: sage nova explore cohort/ "Who relapses early?" --endpoint OS --budget-usd 1
     """
+    from sage.core.errors import InputError
     from sage_nova.explore import Request, explore_cohort, explore_run, is_run
+    from sage_nova.run import Options
 
-    request = Request(
-        question=question, variables=tuple(variables or ()), endpoints=tuple(endpoints or ()),
-        program=program, steps=steps, step_seconds=step_seconds, memory=memory, sandbox=sandbox,
-        budget_usd=budget_usd, as_json=as_json,
-    )  # fmt: skip
+    options = Options(question, program, steps, step_seconds, memory, sandbox, budget_usd, as_json)
+    request = Request(options, tuple(variables or ()), tuple(endpoints or ()))
     if not is_run(subject):
         explore_cohort(subject, cohort_root, features, out or Path("exploration"), request, replace)
     elif cohort_root or features or out or replace:
-        from sage.core.errors import InputError
-
         raise InputError(
             "--cohort-root, --features, --out and --replace apply only to cohorts; a run uses its "
             "own data and keeps every exploration"
         )
     else:
         explore_run(subject, request)
-
-
-def _start_worker(suite: str, out: Path) -> AbstractContextManager[Workers | None]:
-    """Start a process that runs a session's tools and caches their results in its folder."""
-    from contextlib import nullcontext
-
-    from mcp_servers.workers.jobs import Recipe
-    from mcp_servers.workers.pool import LocalPool
-
-    if suite == "none":
-        return nullcontext()
-    return LocalPool(Recipe(suite, cache_folder=str(out / "results")), 1, max_attempts=1)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from agents.core.disclosure import identifiers
 from mcp_servers.registry import Registry
@@ -25,16 +24,7 @@ from sage.run.wiring import open_ledger
 from sage.settings import Settings, load
 from sage_nova.code_acting.exploring import Tables, build_exploration, make_task, write_inputs
 from sage_nova.code_acting.session import Session
-from sage_nova.run import (
-    choose_author,
-    is_unfinished,
-    open_session,
-    read_program,
-    report_answer,
-    run_session,
-    step_limits,
-)
-from sandbox.chooser import choose
+from sage_nova.run import FILES, Options, is_unfinished, open_session, report_answer, run_session
 from validation.cohort.cohort import Cohort
 from validation.screening.look import look_at, note_look
 
@@ -44,25 +34,18 @@ WITH_ROWS = ("inputs", "running", "made")
 
 @dataclass(frozen=True)
 class Request:
-    """Question and options for an exploration."""
+    """An exploration's options, and the variables and endpoints to show."""
 
-    question: str
+    options: Options
     variables: tuple[str, ...]
     endpoints: tuple[str, ...]
-    program: Path | None
-    steps: int
-    step_seconds: float
-    memory: int
-    sandbox: Literal["auto", "docker", "bubblewrap"] | None
-    budget_usd: float | None
-    as_json: bool
 
     def identify(self, cohort: Cohort) -> dict[str, object]:
         """Return the fields that identify an unfinished session."""
         return {
-            "question": self.question, "cohort": cohort.id, "data": cohort.hashes(),
+            "question": self.options.question, "cohort": cohort.id, "data": cohort.hashes(),
             "variables": list(self.variables), "endpoints": list(self.endpoints),
-            "program": self.program is not None,
+            "program": self.options.program is not None,
         }  # fmt: skip
 
 
@@ -75,13 +58,9 @@ def is_run(name: str) -> bool:
 
 
 def explore_cohort(
-    name: str,
-    root: Path | None,
-    features: list[Path] | None,
-    out: Path,
-    request: Request,
+    name: str, root: Path | None, features: list[Path] | None, out: Path, request: Request,
     replace: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Explore a cohort and write the session to `out`."""
     _explore(load_named(name, root, features), out, request, load(), replace=replace)
 
@@ -99,8 +78,7 @@ def explore_run(name: str, request: Request) -> None:
         folder, manifest = services.folder, services.folder.manifest()
         if manifest.status != "finished":
             raise InputError(f"run {manifest.id} is {manifest.status}; finish it before exploring")
-        identity = request.identify(services.cohort)
-        number = 1
+        identity, number = request.identify(services.cohort), 1
         while (session := folder.root / SESSIONS / str(number)).exists() and not is_unfinished(
             session, identity
         ):
@@ -137,66 +115,44 @@ def _remove_rows(session: Path) -> None:
 
 
 def _explore(
-    cohort: Cohort,
-    out: Path,
-    request: Request,
-    settings: Settings,
-    keep: Callable[[Exploration], str] = lambda _: "",
-    *,
-    replace: bool = False,
-) -> None:
+    cohort: Cohort, out: Path, request: Request, settings: Settings,
+    keep: Callable[[Exploration], str] = lambda _: "", *, replace: bool = False,
+) -> None:  # fmt: skip
     """Register the exploration, write the inputs, ask the question, and write the session.
 
     `keep` receives the exploration, even without an answer, and returns a line about its
     location.
     """
-    cells = read_program(request.program)
-    engine = choose(request.sandbox or settings.sandbox, packages=())
-    look = look_at(cohort, request.variables, request.endpoints)
-    out = out.resolve()
+    options, out = request.options, out.resolve()
+    engine, look = options.engine(), look_at(cohort, request.variables, request.endpoints)
     names = identifiers(name for pair in cohort.pseudonyms.items() for name in pair)
-    author = choose_author(cells, out, request.budget_usd, withheld=lambda: names)
+    author = options.author(out, withheld=lambda: names)
     with open_session(out, request.identify(cohort), replace=replace):
-        print_line(f"Shown: {look}", err=request.as_json)
+        options.say(f"Shown: {look}")
         if look.held_back:
-            held_back = ", ".join(look.held_back)
-            print_line(f"Not shown (contain outcomes): {held_back}", err=request.as_json)
+            options.say(f"Not shown (contain outcomes): {', '.join(look.held_back)}")
         if look.spent:
             note_look(open_ledger(out / "ledger.jsonl", settings), cohort, look)
-            print_line(
-                "Recorded in the ledger: claims about these are exploratory from now on.",
-                err=request.as_json,
-            )
+            options.say("Recorded in the ledger: claims about these are exploratory from now on.")
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` is reached
         try:
             inputs = write_inputs(cohort, look, out / "inputs")
-            session = Session(
-                inputs, Registry(), engine, out, step_limits(request.step_seconds, request.memory),
-                view=Tables.from_inputs(inputs, look, settings.min_count),
-            )  # fmt: skip
+            view = Tables.from_inputs(inputs, look, settings.min_count)
+            session = Session(inputs, Registry(), engine, out, options.limits, view=view)
             task = make_task(cohort, look, settings.min_count)
-            record = run_session(
-                session,
-                request.question,
-                author,
-                steps=request.steps,
-                task=task,
-                err=request.as_json,
-            )
+            record = run_session(session, author, task, options)
         finally:
             _remove_rows(out)
         found = build_exploration(record, str(look))
-        if request.program and not (found.appendix.tables or found.appendix.refused):
-            print_line(
+        if options.program and not (found.appendix.tables or found.appendix.refused):
+            options.say(
                 "The program produced no table: it did not write exploratory.json (docs/nova.md "
-                "has an example).",
-                err=request.as_json,
+                "has an example)."
             )
         write_json(out / "appendix.json", found)
     kept = keep(found)
-    if request.as_json:
+    if options.as_json:
         print_json(found.model_dump(mode="json"))
     else:
         print_line(found.title)
-    files = f"appendix.json, session.json, analysis.py, session.ipynb, trace.jsonl, files/{kept}"
-    report_answer(record, f"{out}: {files}", as_json=request.as_json)
+    report_answer(record, f"{out}: appendix.json, {FILES}{kept}", as_json=options.as_json)

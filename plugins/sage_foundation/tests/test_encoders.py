@@ -288,3 +288,17 @@ def test_batches_keep_the_order_read_ahead_and_pass_errors_on() -> None:
     stream = batches(iter(range(1000)), 1, list)
     next(stream)
     stream.close()  # a caller that gives up does not wait for the rest
+
+
+def test_a_graph_must_give_what_its_encoder_gives(folder: Path) -> None:
+    class Colors(torch.nn.Module):
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return pixels.mean((2, 3)).repeat(1, 256)
+
+    traced: Any = torch.jit.trace(Colors(), torch.zeros(1, 3, 448, 448))  # type: ignore[no-untyped-call]
+    traced.save(str(folder / "colors.pt"))
+    _, features, tiles = encode(folder, encoder="conch-v15", weights="colors.pt")
+    pixels = direct(tiles, IMAGENET, 448, Image.Resampling.BILINEAR)
+    assert np.abs(features[:, :3] - pixels.mean((2, 3)).numpy()).max() < 1e-3
+    with pytest.raises(InputError, match=r"uni outputs \(\d+, 1024\)"):
+        encode(folder, encoder="uni", weights="colors.pt")

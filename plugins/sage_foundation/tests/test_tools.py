@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -227,3 +228,21 @@ def _h5(path: Path, **data: Any) -> None:
     with h5py.File(path, "w") as file:
         for name, values in data.items():
             file.create_dataset(name, data=values)
+
+
+@pytest.mark.parametrize("way", ["external", "virtual", "link"])
+def test_numbers_of_another_file_are_not_read_through_hdf5(tmp_path: Path, way: str) -> None:
+    secret = tmp_path / "secret.h5"
+    with h5py.File(secret, "w") as file:
+        file.create_dataset("features", data=np.ones((4, 2)))
+    with h5py.File(tmp_path / "s.h5", "w") as file:
+        if way == "external":
+            file.create_dataset("features", (4, 2), "u1", external=[(str(secret), 0, 8)])
+        elif way == "virtual":
+            layout = h5py.VirtualLayout((4, 2), "f8")
+            layout[:] = h5py.VirtualSource(str(secret), "features", (4, 2))
+            file.create_virtual_dataset("features", layout)
+        else:
+            file["features"] = h5py.ExternalLink(str(secret), "features")
+    with pytest.raises(InputError, match='"features" links to another file'):
+        read_features(tmp_path / "s.h5")

@@ -131,15 +131,10 @@ SLIDES = AgentTask(CODE_ACTOR, _build_input, check_answer, BY_MODEL, BY_PERSON)
 
 
 def ask(
-    session: Session,
-    question: str,
-    author: Reasoner | Sequence[str],
-    *,
-    trace: Trace,
-    steps: int = MOST_STEPS,
-    task: AgentTask = SLIDES,
+    session: Session, question: str, author: Reasoner | Sequence[str], *, trace: Trace,
+    steps: int = MOST_STEPS, task: AgentTask = SLIDES,
     on_step: Callable[[Cell, Observation], None] = lambda *_: None,
-) -> Acted:
+) -> Acted:  # fmt: skip
     """Answer a question with at most `steps` programs (20 in the paper), with no prior memory.
 
     Parameters

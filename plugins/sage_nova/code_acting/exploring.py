@@ -33,7 +33,7 @@ from agents.core.base import Agent, Role, View, prompt_file
 from sage.core.files import write_bytes
 from sage.report.exploration import Exploration
 from sage_nova.code_acting.agent import AgentTask, abstain, check_answer
-from sage_nova.code_acting.session import IMPORTS, Session
+from sage_nova.code_acting.session import IMPORTS, Session, StepView
 from sage_nova.code_acting.types import Acted, CodeAnswer, Observation
 from sandbox.types import SandboxResult
 from validation.disclosure import round_count
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from validation.cohort.cohort import Cohort
-    from validation.core.dictionary import Endpoint
+    from validation.core.dictionary import Endpoint, Variable
     from validation.screening.look import Look
 
 TABLE, GENES = "table.parquet", "expression.parquet"
@@ -56,32 +56,6 @@ _MORE = (
 )
 
 
-class Measured(View):
-    """A variable as the model sees it, with rounded counts.
-
-    `levels` omits small categories; `n` is None if fewer patients than the minimum have a
-    value.
-    """
-
-    key: str
-    label: str
-    kind: str
-    unit: str | None
-    n: int | None
-    late: bool
-    levels: dict[str, int]
-
-
-class Outcome(View):
-    """A mounted outcome with its columns in the table; small counts are None."""
-
-    columns: tuple[str, ...]
-    label: str
-    kind: str
-    n: int | None
-    events: int | None
-
-
 class Exploring(View):
     """Model input for an exploration: the question and the cohort's data dictionary."""
 
@@ -89,8 +63,8 @@ class Exploring(View):
     cohort: str
     simulated: bool
     patients: int
-    variables: tuple[Measured, ...]
-    outcomes: tuple[Outcome, ...]
+    variables: tuple[str, ...]
+    outcomes: tuple[str, ...]
     genes: int
     imports: tuple[str, ...]
     steps: int
@@ -130,30 +104,18 @@ def make_task(cohort: Cohort, look: Look, min_count: int) -> AgentTask:
     variables = {variable.key: variable for variable in dictionary.variables}
 
     def build_input(session: Session, question: str, steps: int) -> Exploring:
+        shown = round_count(dictionary.expression_n, min_count)
         return Exploring(
             question=question, cohort=dictionary.title, simulated=dictionary.simulated,
             patients=dictionary.n_patients,
             variables=tuple(
-                Measured(
-                    key=key, label=variable.label, kind=variable.kind, unit=variable.unit,
-                    n=round_count(variable.n, min_count), late=variable.late,
-                    levels={
-                        name: shown
-                        for name, n in variable.levels.items()
-                        if (shown := round_count(n, min_count))
-                    },
-                )
-                if (variable := variables.get(key)) is not None
-                else Measured(
-                    key=key, label=key, kind="continuous", unit=None,
-                    n=round_count(dictionary.expression_n, min_count), late=False, levels={},
-                )
+                describe_variable(variables[key], min_count) if key in variables
+                else f"{key}: continuous, {_count(shown)} patients"
                 for key in look.variables
             ),
             outcomes=tuple(
-                _describe_outcome(endpoint, min_count)
-                for endpoint in dictionary.endpoints
-                if endpoint.key in look.endpoints
+                describe_outcome(endpoint, min_count)
+                for endpoint in dictionary.endpoints if endpoint.key in look.endpoints
             ),
             genes=len(look.genes), imports=tuple(sorted(IMPORTS)), steps=steps,
             seconds=session.limits.seconds, min_count=min_count,
@@ -165,18 +127,38 @@ def make_task(cohort: Cohort, look: Look, min_count: int) -> AgentTask:
     )
 
 
-def _describe_outcome(endpoint: Endpoint, minimum: int) -> Outcome:
-    timed = endpoint.kind in ("survival", "competing")
-    parts = ("time", "event") if timed else ("value",)
-    return Outcome(
-        columns=tuple(f"{endpoint.key}.{part}" for part in parts), label=endpoint.label,
-        kind=endpoint.kind, n=round_count(endpoint.n, minimum),
-        events=round_count(endpoint.events, minimum),
-    )  # fmt: skip
+def _count(shown: int | None) -> str:
+    return "too few" if shown is None else str(shown)
+
+
+def describe_variable(variable: Variable, minimum: int) -> str:
+    """Describe a variable with rounded counts and without small categories."""
+    n = f"{_count(round_count(variable.n, minimum))} patients"
+    late = "known after the start of follow-up" if variable.late else None
+    parts = (variable.label, variable.kind, variable.unit, n, late)
+    text = f"{variable.key}: {', '.join(part for part in parts if part)}"
+    counts = {name: round_count(count, minimum) for name, count in variable.levels.items()}
+    levels = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+    return f"{text}; levels {levels}" if levels else text
+
+
+def describe_outcome(endpoint: Endpoint, minimum: int) -> str:
+    """Describe a mounted outcome with its columns in the table and rounded counts."""
+    codes = {
+        "survival": ", event 1, censored 0",
+        "competing": ", event 1, censored 0, competing event 2",
+    }.get(endpoint.kind)  # fmt: skip
+    columns = ", ".join(
+        f"{endpoint.key}.{part}" for part in (("time", "event") if codes else ("value",))
+    )
+    coding = f" (time in months{codes})" if codes else ""
+    n, events = round_count(endpoint.n, minimum), round_count(endpoint.events, minimum)
+    text = f"{columns}: outcome {endpoint.label}, {endpoint.kind}{coding}, {_count(n)} patients"
+    return text if events is None else f"{text}, {events} events"
 
 
 @dataclass
-class Tables:
+class Tables(StepView):
     """View of an exploration: the appendix as shown to people, and error locations.
 
     Parameters

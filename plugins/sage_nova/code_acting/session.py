@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 from agents.coding.accept import ENDINGS
 from mcp_servers.context import ToolContext
 from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
+from mcp_servers.spec import map_texts
 from mcp_servers.workers.base import Workers
 from sage.core.errors import FaultError, InputError
 from sage.core.printable import clean_text
@@ -47,8 +48,11 @@ BEGIN = "import random\nimport numpy\nrandom.seed(0)\nnumpy.random.seed(0)"
 _NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-class StepView(Protocol):
-    """Interface that selects what the author of the next step sees, and the files to keep."""
+class StepView:
+    """Selection of what the author of the next step sees, and of the files to keep.
+
+    In NOVA, the model sees its programs' printed output and the names of their files.
+    """
 
     def observe(
         self, steps: Sequence[tuple[int, str]], output: Mapping[str, Any], out: Path, files: Path
@@ -62,20 +66,6 @@ class StepView(Protocol):
         out : files that the programs wrote; may be moved or removed
         files : folder for the files whose names are shown
         """
-        ...
-
-    def describe_failure(self, ended: SandboxResult) -> str:
-        """Describe a process that did not finish."""
-        ...
-
-
-class Prints:
-    """NOVA's view: the model sees its programs' printed output and the names of their files."""
-
-    def observe(
-        self, steps: Sequence[tuple[int, str]], output: Mapping[str, Any], out: Path, files: Path
-    ) -> dict[str, Any]:
-        """See `StepView.observe`."""
         shutil.rmtree(out / OWN, ignore_errors=True)
         shutil.rmtree(files, ignore_errors=True)
         out.rename(files)
@@ -85,7 +75,7 @@ class Prints:
         }
 
     def describe_failure(self, ended: SandboxResult) -> str:
-        """See `StepView.describe_failure`."""
+        """Describe a process that did not finish."""
         why = ENDINGS.get(ended.reason) or ended.message or "it wrote no result"
         return f"{why}\n{truncate(clean_text(ended.stderr_tail), 1500)}".strip()
 
@@ -110,7 +100,7 @@ class Session:
     folder: Path
     limits: Limits = DEFAULT_LIMITS
     on_event: Callable[[str], None] = lambda _: None
-    view: StepView = field(default_factory=Prints)
+    view: StepView = field(default_factory=StepView)
     workers: Workers | None = None
     done: list[Done] = field(default_factory=list)
     _answers: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -236,7 +226,7 @@ class Session:
         roots = Roots((*self.data.values(), own), self.made, made=(own,))
         try:
             spec = self.registry.get(name)
-            real = _map_texts(arguments, lambda text: self._from_sandbox(text, out))
+            real = map_texts(arguments, lambda text: self._from_sandbox(text, out))
             if self.workers is not None:
                 run = self.workers.run(spec.name, real, roots)
             else:
@@ -246,7 +236,7 @@ class Session:
         made = {output.name for output in run.outputs}
         folders = {str(parent) for name in made for parent in PurePosixPath(name).parents} - {"."}
         names = {name: f"/inputs/made/{name}" for name in made | folders}
-        result = _map_texts(run.result, lambda text: names.get(text) or self._to_sandbox(text, out))
+        result = map_texts(run.result, lambda text: names.get(text) or self._to_sandbox(text, out))
         if made:
             result |= {"outputs": [names[name] for name in sorted(made)]}
         if len(json.dumps(result)) > LARGEST_RESULT:
@@ -329,17 +319,6 @@ def name_inputs(paths: Iterable[Path]) -> dict[str, Path]:
 def _plain_name(path: Path) -> str:
     """Return a path's name with only safe characters."""
     return _NAME.sub("_", path.absolute().name)[-190:].lstrip(".-") or "data"
-
-
-def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Apply `change` to every string in a JSON value."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list):
-        return [_map_texts(item, change) for item in value]
-    if isinstance(value, dict):
-        return {name: _map_texts(item, change) for name, item in value.items()}
-    return value
 
 
 def _read_json(path: Path) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import ast
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from sage.core.llm.trace import Trace, read_trace
 from sage.core.llm.turns import replay
 from sage_nova.code_acting.agent import ask, check_answer
 from sage_nova.code_acting.session import DEFAULT_LIMITS, Session, name_inputs
-from sage_nova.code_acting.types import Acted, CodeAnswer, Observation
-from sage_nova.code_acting.write import render_notebook, split_cells, write_session
+from sage_nova.code_acting.types import Acted, Cell, CodeAnswer, Observation
+from sage_nova.code_acting.write import split_cells, write_session
+from sage_nova.tests.conftest import Reply, replies
 from tests.end_to_end.harness import sage
-from tests.openai_server import Answer, chat_reasoner, serve
+from tests.openai_server import chat_reasoner, serve
 from tests.sandbox.boxes import working
 
 pytestmark = pytest.mark.bubblewrap
@@ -67,33 +68,21 @@ def test_steps_share_variables_files_and_what_tools_wrote(
         tools, tmp_path, image,
         f"before = {asked}['exists']\nfound = extract_tissue_in_wsi_tool("
         "wsi_path='/inputs/tissue.png', base_mpp=2.0)\n"
-        f"open('note.txt', 'w').write('kept')\ndef area(x):\n    return x",
+        "open('note.txt', 'w').write('kept')\ndef area(x):\n    return x\n"
+        "import random\nimport numpy as np\nx = (random.random(), float(np.random.rand()))\nx",
         # The same call again, after the tissue was found: a new answer, not the recorded one.
-        f"print(before, {asked}['exists'], open('note.txt').read())\nfound['total_area_mm2']",
+        f"print(before, {asked}['exists'], open('note.txt').read(), x)\nfound['total_area_mm2']",
     )  # fmt: skip
     assert errors(acted) == ["", ""] and acted.outcome == "answered"
     last = acted.steps[1].observation
-    assert last.printed == "False True kept\n"
+    # The first step ran again, and drew the same.
+    assert last.printed == f"False True kept {acted.steps[0].observation.value}\n"
     assert float(last.value) == pytest.approx(300 * 300 * 4e-6, rel=0.05)
     assert [call.tool for call in acted.steps[0].observation.calls][-1].startswith("extract_tissue")
     assert acted.own_functions == ("area",) and last.files == ("note.txt",)
     write_session(acted, tmp_path / "session")
     kept = (tmp_path / "session" / "analysis.py").read_text(encoding="utf-8")
     assert split_cells(kept) == [done.cell.code for done in acted.steps]
-    notebook = render_notebook(acted)
-    assert [cell["cell_type"] for cell in notebook["cells"]].count("code") == 2
-    assert all(cell["id"] for cell in notebook["cells"])
-    fetching = acted.model_copy(update={"question": "![x](http://127.0.0.1/seen.png) <img src=y>"})
-    head = render_notebook(fetching)["cells"][0]["source"]
-    assert "![" not in head and "<img" not in head
-
-
-def test_a_step_draws_the_same_when_it_runs_again(
-    tools: Registry, image: Path, tmp_path: Path
-) -> None:
-    draw = "import random\nimport numpy as np\nx = (random.random(), float(np.random.rand()))\nx"
-    acted = program(tools, tmp_path, image, draw, "x")
-    assert acted.steps[0].observation.value == acted.steps[1].observation.value != ""
 
 
 @pytest.mark.parametrize(
@@ -103,99 +92,57 @@ def test_a_step_draws_the_same_when_it_runs_again(
         " histology_roi_encoder_name='uni_v1')",
         "segment_and_classify_nuclei_in_histology_roi_tool(input_dir='/output',"
         " level0_mpp_of_imgs=0.5, weights='/output/m.pt')",
-        "nuclei(slide='/inputs/tissue.png', mpp=0.5, weights='/output/m.pt')",
         "text_score(slide='/inputs/tissue.png', mpp=0.5, texts=['a', 'b'], weights='/output')",
     ],
 )
 def test_a_model_that_a_program_wrote_is_never_run(
     tools: Registry, image: Path, tmp_path: Path, call: str
 ) -> None:
-    tools = load("pathology") if call.startswith(("nuclei", "text")) else tools
+    tools = load("pathology") if call.startswith("text") else tools
     acted = program(tools, tmp_path, image, f"open('m.pt', 'w').write('a model')\n{call}")
     assert "not in the output" in errors(acted)[0]
-
-
-def test_a_model_of_an_earlier_session_is_never_run(
-    tools: Registry, image: Path, tmp_path: Path
-) -> None:
-    earlier = tmp_path / "answer"
-    (earlier / "files").mkdir(parents=True)
-    (earlier / "files" / "m.pt").write_text("a model", encoding="utf-8")
-    (earlier / "trace.jsonl").write_text("", encoding="utf-8")
-    call = "segment_and_classify_nuclei_in_histology_roi_tool(input_dir='/inputs/files',"
-    call += " level0_mpp_of_imgs=0.5, weights='/inputs/files/m.pt')"
-    made = session(tools, tmp_path, image, earlier / "files")
-    acted = ask(made, "What is there?", [call], trace=Trace())
-    assert "in a session or run folder" in errors(acted)[0]
 
 
 def test_what_a_program_may_not_do_is_said_and_leaves_nothing(
     tools: Registry, image: Path, tmp_path: Path
 ) -> None:
-    acted = program(
-        tools, tmp_path, image,
-        "made = session = 1",
-    )  # fmt: skip
-    assert acted.outcome == "abstained"  # it printed nothing
     made = session(tools, tmp_path, image, seconds=3)
 
     def run(code: str) -> Observation:
-        from sage_nova.code_acting.types import Cell
-
         return made.act(Cell(code=code))
 
     assert run("x = 1").error == ""
-    refused = run("import requests").error
-    assert "`requests` is not installed" in refused and " cv2, " in refused
     assert "there is no network" in run("import socket").error
     looping = run("x = 2\nwhile True:\n    pass")
     assert looping.undone and "exceeded its time limit" in looping.error
     # A step that was undone is not run again, and changed nothing.
     assert run("x").value == "1"
-    for path in ("/inputs/secret.csv", "secret.csv", "/inputs/tissue.png/../secret.csv",
-                 str(image.parent / "secret.csv"), "/etc/passwd"):  # fmt: skip
-        said = run(
-            f"try:\n    r = retrieve_properties_from_wsi_tool(wsi_path={path!r})\n"
-            "except ToolError as wrong:\n    r = str(wrong)\nr"
-        )
-        assert "outside" in said.value or "not found" in said.value, (path, said)
-    every = run("from pathlib import Path\n[p.name for p in Path('/inputs').rglob('*')]")
-    assert every.value == "['tissue.png']"
+    paths = ["/inputs/secret.csv", "/inputs/tissue.png/../secret.csv",
+             str(image.parent / "secret.csv"), "/etc/passwd"]  # fmt: skip
+    said = run(
+        f"r = call_together([('retrieve_properties_from_wsi_tool', {{'wsi_path': p}})"
+        f" for p in {paths!r}])\nfrom pathlib import Path\n"
+        "[*map(str, r), *(p.name for p in Path('/inputs').rglob('*') if p.is_file())]"
+    )
+    *refusals, inside = ast.literal_eval(said.value)
+    assert inside == "tissue.png" and len(refusals) == 4
+    assert all("outside" in text or "not found" in text for text in refusals), refusals
     # What a program leaves is read as hostile: forged requests, links, floods.
     forged = run(
         "from pathlib import Path\nPath('_sage').mkdir(exist_ok=True)\n"
         "Path('_sage/request.json').write_text('[[\"nova\", 3]]')"
     )
     assert forged.undone and "expected a call as (tool," in forged.error
-    assert run("from pathlib import Path\nPath('link').symlink_to('/etc/passwd')").files == ()
-    flood = run("print('y' * 100000)").printed
-    assert len(flood) < 10_000 and "characters omitted" in flood
-
-
-def replies(*said: str | list[str] | dict[str, Any]) -> Any:
-    """A server's answers in order: a program to run, several at once, or a final object."""
-    left = list(said)
-
-    def answer(body: dict[str, Any]) -> Answer:
-        reply = left.pop(0)
-        if isinstance(reply, dict):
-            return Answer(content=json.dumps(reply))
-        calls = [
-            {"id": f"c{len(left)}-{number}", "type": "function",
-             "function": {"name": "act",
-                          "arguments": json.dumps({"thought": "see", "code": code})}}
-            for number, code in enumerate([reply] if isinstance(reply, str) else reply)
-        ]  # fmt: skip
-        return Answer(delta={"tool_calls": calls})
-
-    return answer
+    flood = run("print('y' * 100000)\nPath('link').symlink_to('/etc/passwd')")
+    assert flood.files == () and len(flood.printed) < 10_000
+    assert "characters omitted" in flood.printed
 
 
 def by_model(
     tools: Registry,
     image: Path,
     folder: Path,
-    said: Sequence[str | list[str] | dict[str, Any]],
+    said: Sequence[Reply],
     steps: int = 20,
 ) -> tuple[Acted, list[dict[str, Any]]]:
     with serve(replies(*said)) as server:
@@ -234,27 +181,15 @@ def test_a_model_sees_what_its_programs_gave_and_cannot_invent_a_number(
     assert again == acted.answer
 
 
-def test_twenty_steps_at_most_then_the_answer_with_what_is_known(
-    tools: Registry, image: Path, tmp_path: Path
-) -> None:
-    nothing = {"answer": None, "reason": "The scale is not known."}
-    acted, requests = by_model(tools, image, tmp_path, ["1", "2", "3", nothing], steps=3)
-    assert acted.outcome == "abstained" and len(acted.steps) == 3
-    assert "No more tools can be called" in requests[-1]["messages"][-1]["content"]
-    assert "tools" not in requests[-1]
-
-
 def test_several_programs_in_one_reply_are_a_step_each(
     tools: Registry, image: Path, tmp_path: Path
 ) -> None:
-    said: list[str | list[str] | dict[str, Any]] = [
-        ["1", "2", "3", "4"],
-        {"answer": None, "reason": "None."},
-    ]
+    said: list[Reply] = [["1", "2", "3", "4"], {"answer": None, "reason": "None."}]
     acted, requests = by_model(tools, image, tmp_path, said, steps=3)
     assert [done.observation.value for done in acted.steps] == ["1", "2", "3"]
     contents = [message["content"] for message in requests[-1]["messages"]]
     assert any("the session's limit of 3 steps is reached; answer now" in text for text in contents)
+    assert acted.outcome == "abstained"
 
 
 @pytest.mark.parametrize(
@@ -303,7 +238,7 @@ def test_the_command_runs_a_program_and_refuses_what_it_cannot(image: Path, tmp_
     done = sage(*line, "--out", "o", "--json", cwd=tmp_path)
     assert done.code == 0 and done.json["answer"]["answer"] == "42", done.err
     assert {path.name for path in (tmp_path / "o").iterdir()} >= {
-        "session.json", "analysis.py", "session.ipynb", "trace.jsonl", "files",
+        "session.json", "analysis.py", "trace.jsonl", "files",
     }  # fmt: skip
     again = sage(*line, "--out", "o", cwd=tmp_path)
     assert again.code == 2 and "--replace" in again.err
@@ -342,14 +277,6 @@ def test_a_model_that_cannot_be_reached_is_asked_by_the_same_command(
     ended = sage("nova", "ask", "What is x?", str(image), "--tools", "none", cwd=tmp_path, **there)
     assert ended.code == 1
     assert ended.err.endswith("then the same command again\n") and "--reasoner" not in ended.err
-    with serve(lambda _: Answer("no", status=401)) as server:
-        there["SAGE_BASE_URL"] = server.url
-        refused = sage("nova", "ask", "Who?", str(image), "--out", "k", cwd=tmp_path, **there)
-    assert refused.code == 2 and refused.err.endswith("set SAGE_API_KEY\n"), refused.err
-    bound = ("--tools", "none", "--budget-usd", "1", "--out", "o")
-    unpriced = sage("nova", "ask", "What is x?", str(image), *bound, cwd=tmp_path, **there)
-    assert unpriced.code == 2 and "--budget-usd requires prices" in unpriced.err
-    assert not (tmp_path / "o").exists()
 
 
 def test_a_session_with_a_failed_step_runs_again_as_a_program(

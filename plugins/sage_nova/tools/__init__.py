@@ -9,7 +9,4 @@ each tool.
 from __future__ import annotations
 
 ON_REQUEST = True
-TOOL_MODULES = (
-    "datasets", "jobs", "wsi", "checks", "space", "text", "captions", "roi", "supervised",
-    "documents",
-)  # fmt: skip
+TOOL_MODULES = ("folder", "slide", "contents", "space", "text", "roi", "supervised", "documents")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
@@ -11,7 +13,7 @@ from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Given
 from mcp_servers.spec import InputPath, Resources
 from sage.core.errors import InputError
-from sage_nova.tools.common import NovaResult, nova_tool
+from sage_nova.tools import declare as nova
 
 SUFFIXES = frozenset([".md", ".rst", ".txt", ".py", ".ipynb", ".yaml", ".html"])
 PASSAGE, MOST_FILES, MOST_BYTES = 1200, 3000, 2_000_000
@@ -41,14 +43,6 @@ class Passage(BaseModel):
     text: str
 
 
-class DocsResult(NovaResult):
-    """Passages, best match first."""
-
-    passages: list[Passage]
-    files: int
-    searched: int = Field(description="Number of passages that were compared")
-
-
 def split_words(text: str) -> list[str]:
     """Split text into lower-case words, and identifiers at underscores and capitals."""
     parted = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text).replace("_", " ").lower()
@@ -61,8 +55,7 @@ def rank(query: str, passages: list[str]) -> list[tuple[int, float]]:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     weigh = TfidfVectorizer(analyzer=split_words, sublinear_tf=True)
-    table = weigh.fit_transform(passages)
-    scores = np.asarray((table @ weigh.transform([query]).T).todense()).ravel()
+    scores = (weigh.fit_transform(passages) @ weigh.transform([query]).T).toarray().ravel()
     order = np.argsort(-scores, kind="stable")
     return [(int(i), float(scores[i])) for i in order if scores[i] > 0]
 
@@ -79,10 +72,10 @@ def _read_passages(folder: Path) -> tuple[list[tuple[Path, int, str]], int]:
     return found, files
 
 
-def _make_retriever(package: str) -> object:
+def _make_retriever(package: str) -> Callable[..., nova.Result]:
     title, address = SOURCES[package]
 
-    def retrieve(given: DocsInput, context: ToolContext) -> DocsResult:
+    def retrieve(given: DocsInput, context: ToolContext) -> nova.Result:
         if given.docs is None:
             raise InputError(
                 f"{package}_docs_retriever requires the documentation; run git clone {address} (or "
@@ -91,19 +84,20 @@ def _make_retriever(package: str) -> object:
         folder = context.input(given.docs, "folder")
         found, files = _read_passages(folder)
         if not found:
-            raise InputError(
-                f"{given.docs}: contains no text files ({', '.join(sorted(SUFFIXES))})"
-            )
+            raise InputError(f"{given.docs}: no text files ({nova.list_choices(sorted(SUFFIXES))})")
         passages = []
         for i, score in rank(given.query, [text for _, _, text in found])[: given.k]:
             path, start, text = found[i]
             file = path.relative_to(folder).as_posix()
             passages.append(Passage(file=file, start=start, score=round(score, 4), text=text))
-        return DocsResult(passages=passages, files=files, searched=len(found))
+        return {"passages": passages, "files": files, "searched": len(found)}
 
     retrieve.__doc__ = f"Search and retrieve information from {title} documentation."
-    resources = Resources(memory_mb=256, seconds_per_item=2.0)
-    return nova_tool(f"{package}_docs_retriever", resources)(retrieve)
+    return nova.tool(
+        f"{package}_docs_retriever", Resources(memory_mb=256, seconds_per_item=2.0),
+        passages=list[Passage], files=int,
+        searched=Annotated[int, Field(description="Number of passages that were compared")],
+    )(retrieve)  # fmt: skip
 
 
 trident_docs, lazyslide_docs, hovernet_docs = map(_make_retriever, SOURCES)

@@ -9,21 +9,19 @@ LazySlide's, as used by NOVA.
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mcp_servers.context import ToolContext
+from mcp_servers.pathology.common import SlideInput, open_slide
 from mcp_servers.slides.arrays import F32, I64
 from sage.core.errors import InputError
 from sage.core.extras import require_extra
-from sage_nova.tools.common import Job, WsiInput
+from sage_nova.tools import declare as nova
 
-if TYPE_CHECKING:
-    from mcp_servers.slides.slide import Slide
-
-INSTANCE, REGION = "tile_id", "library_id"
 MAKERS = {
     "tissues": ("shapes", "extract_tissue_in_wsi_tool"),
     "tiles": ("shapes", "extract_tissue_tiles_in_wsi_tool"),
@@ -32,9 +30,68 @@ MAKERS = {
 """Part of the store that holds each kind of element, and the tool that makes it."""
 
 
-def store_name(slide: Slide) -> str:
-    """Return the name of a slide's store in its job."""
-    return f"{slide.name}.zarr"
+class Store:
+    """The slide that a call names, its job, and its store in that job."""
+
+    def __init__(self, given: nova.WsiInput, context: ToolContext) -> None:
+        self.context, self.job = context, nova.Job(given.job_dir, context)
+        self.slide = open_slide(SlideInput(slide=given.wsi_path, mpp=given.base_mpp), context)
+        self.name = f"{self.slide.name}.zarr"
+        self.fresh = not getattr(given, "load_from_src", True)
+
+    @cached_property
+    def held(self) -> Any:
+        """The job's SpatialData for the slide; None if it has none."""
+        path = self.job.find(self.name)
+        return None if path is None else read_store(path)
+
+    def out(self, ending: str) -> str:
+        """Return the output name of a file of the slide in the job."""
+        return self.job.out(f"{self.slide.name}{ending}")
+
+    def need(self) -> Any:
+        """Return the store; raises `InputError` if the job has none."""
+        if self.held is None:
+            self.job.need(self.name, "run extract_tissue_in_wsi_tool on the slide first")
+        return self.held
+
+    def get(self, kind: str, key: str) -> Any:
+        """Return element `key` of a kind in `MAKERS`; raises `InputError` with existing keys."""
+        part, maker = MAKERS[kind]
+        held = getattr(self.need(), part)
+        if key not in held:
+            have = nova.list_choices(held)
+            raise InputError(
+                f'the store has no {part} "{key}" (available: {have}); run {maker} first'
+            )
+        return held[key]
+
+    def tiles(self, key: str) -> tuple[Any, I64, int]:
+        """Return tile shapes, their (n, 2) upper left corners and side, in level-0 pixels."""
+        frame = self.get("tiles", key)
+        return frame, *measure_tiles(frame)
+
+    def save(self, **new: Any) -> str:
+        """Write the store with `new` elements and return its output name.
+
+        Other elements are kept, unless the call starts a new store. The old store is kept until the
+        new store is complete.
+        """
+        require_extra("spatialdata", "a zarr store")
+        from mcp_servers.formats.spatial import write_store
+
+        elements: dict[str, Any] = {}
+        if self.held is not None and not self.fresh:
+            for _, name, _ in self.held.gen_elements():
+                elements[name] = self.held[name]
+        slide, name = self.slide, self.job.out(self.name)
+        about = {
+            "slide": slide.name, "width": slide.width, "height": slide.height, "mpp": slide.mpp,
+            "coordinates": "level-0 pixels",
+        }  # fmt: skip
+        with self.context.writing_folder(name, replace=True) as path:
+            write_store(path, elements | new, about)
+        return name
 
 
 def read_store(path: Path) -> Any:
@@ -50,53 +107,6 @@ def read_store(path: Path) -> Any:
         return spatialdata.read_zarr(path)
     except Exception as error:  # the library has its own errors for a damaged store
         raise InputError(f"{path}: not a readable SpatialData store: {error}") from error
-
-
-def load_store(job: Job, slide: Slide) -> Any:
-    """Load a slide's store; raises `InputError` if the job has none."""
-    remedy = "run extract_tissue_in_wsi_tool on the slide first"
-    return read_store(job.need(store_name(slide), remedy))
-
-
-def open_store(given: WsiInput, context: ToolContext) -> tuple[Slide, Job, Any]:
-    """Open the slide that the arguments name, with its job and store."""
-    slide, job = given.open(context)
-    return slide, job, load_store(job, slide)
-
-
-def get_element(store: Any, kind: str, key: str) -> Any:
-    """Return element `key` of a kind (such as "tiles"); raises `InputError` with existing keys."""
-    part, maker = MAKERS[kind]
-    held = getattr(store, part)
-    if key not in held:
-        have = ", ".join(held) or "none"
-        raise InputError(f'the store has no {part} "{key}" (available: {have}); run {maker} first')
-    return held[key]
-
-
-def save_store(
-    job: Job, slide: Slide, new: dict[str, Any], context: ToolContext, *, fresh: bool = False
-) -> str:
-    """Write the store with `new` elements and return its output name.
-
-    Other elements are kept unless `fresh`. The old store is kept until the new store is complete.
-    """
-    require_extra("spatialdata", "a zarr store")
-    from mcp_servers.formats.spatial import write_store
-
-    old = None if fresh else job.find(store_name(slide))
-    elements: dict[str, Any] = {}
-    if old is not None:
-        held = read_store(old)
-        elements = {name: held[name] for _, name, _ in held.gen_elements() if name not in new}
-    name = job.out(store_name(slide))
-    about = {
-        "slide": slide.name, "width": slide.width, "height": slide.height, "mpp": slide.mpp,
-        "coordinates": "level-0 pixels",
-    }  # fmt: skip
-    with context.writing_folder(name, replace=True) as path:
-        write_store(path, elements | new, about)
-    return name
 
 
 def make_shapes(columns: dict[str, Any], geometry: Any, mpp: float | None) -> Any:
@@ -119,26 +129,19 @@ def make_table(features: F32, tiles: Any, tile_key: str, encoder: str) -> Any:
     count = len(tiles)
     observed = pd.DataFrame(
         {
-            INSTANCE: np.arange(count),
-            REGION: pd.Categorical([tile_key] * count),
+            "tile_id": np.arange(count), "library_id": pd.Categorical([tile_key] * count),
             "tissue_id": tiles["tissue_id"].to_numpy(),
         },
         index=np.arange(count).astype(str),
-    )
+    )  # fmt: skip
     table = anndata.AnnData(features, obs=observed)
-    table.obsm["spatial"] = tile_corners(tiles).astype(np.float64)
+    table.obsm["spatial"] = measure_tiles(tiles)[0].astype(np.float64)
     table.uns["encoder"] = encoder
-    return TableModel.parse(table, region=tile_key, region_key=REGION, instance_key=INSTANCE)
+    return TableModel.parse(table, region=tile_key, region_key="library_id", instance_key="tile_id")
 
 
-def tile_corners(tiles: Any) -> I64:
-    """Return the (n, 2) upper left corners of tiles, in level-0 pixels."""
-    found: I64 = np.round(tiles.geometry.bounds[["minx", "miny"]].to_numpy()).astype(np.int64)
-    return found
-
-
-def tile_side(tiles: Any) -> int:
-    """Return the tiles' side length, in level-0 pixels."""
-    box = tiles.geometry.iloc[0].bounds
-    side: int = round(box[2] - box[0])
-    return side
+def measure_tiles(tiles: Any) -> tuple[I64, int]:
+    """Return the (n, 2) upper left corners of tiles and their side, in level-0 pixels."""
+    bounds = tiles.geometry.bounds.to_numpy()
+    corners: I64 = np.round(bounds[:, :2]).astype(np.int64)
+    return corners, round(bounds[0, 2] - bounds[0, 0])
