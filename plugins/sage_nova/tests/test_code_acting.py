@@ -232,11 +232,13 @@ def test_an_answer_without_a_step_goes_back() -> None:
 
 def test_the_command_runs_a_program_and_refuses_what_it_cannot(image: Path, tmp_path: Path) -> None:
     working("bubblewrap")
-    (tmp_path / "p.py").write_text("# %% one\nx = 41\n# %% two\nprint(x + 1)\n", encoding="utf-8")
-    line = ("nova", "ask", "What is x?", str(image), "--program", "p.py", "--tools", "none",
-            "--sandbox", "bubblewrap")  # fmt: skip
+    square = "get_contour_area(contour=[(0, 0), (6, 0), (6, 7), (0, 7)])"
+    cells = f"# %% one\nx = {square}\n# %% two\nprint(x['contour_area'])\n"
+    (tmp_path / "p.py").write_text(cells, encoding="utf-8")
+    line = ("nova", "ask", "What is x?", str(image), "--program", "p.py", "--sandbox",
+            "bubblewrap")  # fmt: skip
     done = sage(*line, "--out", "o", "--json", cwd=tmp_path)
-    assert done.code == 0 and done.json["answer"]["answer"] == "42", done.err
+    assert done.code == 0 and done.json["answer"]["answer"] == "42.0", done.err
     assert {path.name for path in (tmp_path / "o").iterdir()} >= {
         "session.json", "analysis.py", "trace.jsonl", "files",
     }  # fmt: skip
@@ -244,30 +246,6 @@ def test_the_command_runs_a_program_and_refuses_what_it_cannot(image: Path, tmp_
     assert again.code == 2 and "--replace" in again.err
     missing = sage("nova", "ask", "What?", "absent.svs", "--program", "p.py", cwd=tmp_path)
     assert missing.code == 2 and 'absent.svs" does not exist' in missing.err
-
-
-CRASH = """
-import numpy as np
-side, entries = 400_000, []
-for code, kind, value in [(256, 4, 1000), (257, 4, 1000), (258, 3, 8), (259, 3, 1), (262, 3, 2),
-    (277, 3, 3), (284, 3, 1), (322, 4, side), (323, 4, side), (324, 4, 300), (325, 4, 12)]:
-    entries.append(np.array([code, kind], '<u2').tobytes() + np.array([1, value], '<u4').tobytes())
-head = b'II*\\0' + np.array([8], '<u4').tobytes() + np.array([len(entries)], '<u2').tobytes()
-open('t.tif', 'wb').write((head + b''.join(entries) + bytes(4)).ljust(400, bytes([1])))
-region = {'top_left_x': 0, 'top_left_y': 0, 'base_width': 100, 'base_height': 100}
-try:
-    read_rectangle_region_from_wsi_tool(wsi_path='/output/t.tif', region=region, base_mpp=0.5)
-except ToolError as wrong:
-    print('refused:', wrong)
-"""
-
-
-def test_a_file_that_crashes_a_tool_ends_no_session(image: Path, tmp_path: Path) -> None:
-    working("bubblewrap")
-    (tmp_path / "p.py").write_text(CRASH, encoding="utf-8")
-    done = sage("nova", "ask", "What?", str(image), "--program", "p.py", "--sandbox", "bubblewrap",
-                "--out", "o", "--json", cwd=tmp_path)  # fmt: skip
-    assert done.code == 0 and done.json["answer"]["answer"].startswith("refused:"), done.err
 
 
 def test_a_model_that_cannot_be_reached_is_asked_by_the_same_command(

@@ -324,6 +324,16 @@ def test_what_is_absent_is_said_with_the_remedy(
         run(job, name, **arguments)
 
 
+def test_a_question_finds_the_passage_on_an_identifier(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "tiles.py").write_text("def tilePatches(patch_size): ...")
+    (tmp_path / "docs" / "readme.md").write_text("Nothing about it. " * 40)
+    context = ToolContext(Roots.resolve([tmp_path], tmp_path / "out"))
+    got = run(context, "trident_docs_retriever", query="size of patches", docs="docs")
+    assert [passage["file"] for passage in got["passages"]] == ["tiles.py"]
+    assert (got["files"], got["searched"]) == (2, 2)
+
+
 def test_weights_come_from_no_earlier_call_nor_by_a_link(tmp_path: Path) -> None:
     """As over MCP: output of a call is beside the next call's folder."""
     data, out = tmp_path / "data", tmp_path / "out"

@@ -39,25 +39,13 @@ class Passage(BaseModel):
 
     file: str
     start: int = Field(description="Position of its first character in the file")
-    score: float
+    score: float = Field(description="BM25, 1 for the best passage")
     text: str
 
 
-def split_words(text: str) -> list[str]:
-    """Split text into lower-case words, and identifiers at underscores and capitals."""
-    parted = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text).replace("_", " ").lower()
-    return re.findall(r"[a-z][a-z0-9]+|\d+", parted)
-
-
-def rank(query: str, passages: list[str]) -> list[tuple[int, float]]:
-    """Rank passages by cosine similarity of TF-IDF vectors, omitting those without shared words."""
-    import numpy as np
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    weigh = TfidfVectorizer(analyzer=split_words, sublinear_tf=True)
-    scores = (weigh.fit_transform(passages) @ weigh.transform([query]).T).toarray().ravel()
-    order = np.argsort(-scores, kind="stable")
-    return [(int(i), float(scores[i])) for i in order if scores[i] > 0]
+def split_names(text: str) -> str:
+    """Split identifiers at underscores and capitals, so that their words are found."""
+    return re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text).replace("_", " ")
 
 
 def _read_passages(folder: Path) -> tuple[list[tuple[Path, int, str]], int]:
@@ -76,6 +64,9 @@ def _make_retriever(package: str) -> Callable[..., nova.Result]:
     title, address = SOURCES[package]
 
     def retrieve(given: DocsInput, context: ToolContext) -> nova.Result:
+        from kg.literature.local import LocalIndex
+        from kg.literature.types import Query, Record
+
         if given.docs is None:
             raise InputError(
                 f"{package}_docs_retriever requires the documentation; run git clone {address} (or "
@@ -85,8 +76,11 @@ def _make_retriever(package: str) -> Callable[..., nova.Result]:
         found, files = _read_passages(folder)
         if not found:
             raise InputError(f"{given.docs}: no text files ({nova.list_choices(sorted(SUFFIXES))})")
+        index = LocalIndex(
+            Record(title=path.stem, abstract=split_names(text)) for path, _, text in found
+        )
         passages = []
-        for i, score in rank(given.query, [text for _, _, text in found])[: given.k]:
+        for i, score in index.score(Query(text=split_names(given.query)))[: given.k]:
             path, start, text = found[i]
             file = path.relative_to(folder).as_posix()
             passages.append(Passage(file=file, start=start, score=round(score, 4), text=text))

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, create_model
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Given, SlideInput, open_slide
-from mcp_servers.slides.candidates import SLIDE_SUFFIXES
+from mcp_servers.slides.candidates import SLIDE_SUFFIXES, list_candidates
 from mcp_servers.spec import InputPath, OutputName, Resources, SlidePath
 from sage.core.errors import InputError
 from sage_nova.tools import declare as nova
@@ -69,20 +69,15 @@ def list_slides(
     context: ToolContext, source: str, nested: bool, extensions: list[str] | None = None
 ) -> list[Path]:
     """List a folder's slides by name, excluding links that lead out of the roots."""
-    folder, wanted = context.roots.input(source, "folder"), SLIDE_SUFFIXES
+    folder, wanted = context.roots.input(source, "folder"), None
     if extensions is not None:
         wanted = frozenset("." + word.lower().lstrip(".") for word in extensions)
         if unknown := sorted(wanted - SLIDE_SUFFIXES):
             known = nova.list_choices(sorted(SLIDE_SUFFIXES))
             raise InputError(f"unknown slide file suffix {unknown[0]}; known suffixes: {known}")
-    return sorted(
-        path
-        for path in (folder.rglob("*") if nested else folder.glob("*"))
-        if path.suffix.lower() in wanted
-        and not path.name.startswith(".")
-        and path.is_file()
-        and context.roots.allows(path.resolve())
-    )
+    places = sorted(folder.rglob("*") if nested else folder.iterdir())
+    found, _ = list_candidates(path for path in places if context.roots.allows(path.resolve()))
+    return [path for path in found if wanted is None or path.suffix.lower() in wanted]
 
 
 class NamesInput(nova.JobInput):
