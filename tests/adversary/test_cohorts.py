@@ -335,14 +335,6 @@ def test_ages_in_days_for_a_part_are_found(count: int, tmp_path: Path) -> None:
     assert found["mixed_units"][0] == "error"
 
 
-def test_fractions_are_no_days_among_months(tmp_path: Path) -> None:
-    table = patients()
-    for scale, mixed in ((0.001, False), (1.0, True)):
-        table["marker"] = scale * np.linspace(31.0, 95.0, len(table))
-        table.loc[:3, "marker"] = scale * np.linspace(1.4, 2.8, 4)
-        assert ("mixed_units" in only(write(tmp_path, table))) is mixed
-
-
 FAULTS: dict[str, tuple[str, Callable[[pd.DataFrame], object]]] = {
     "missing_code": ("warning", lambda table: table.marker.where(table.index > 2, -9)),
     "risk_protects": ("warning", lambda table: 5 - table.stage),
@@ -397,15 +389,6 @@ def test_identifiers_in_another_spelling_are_found(tmp_path: Path) -> None:
         folder / "lab.csv", index=False
     )
     assert {"empty", "weak_join"} <= {*only(folder)}  # nobody joins
-
-
-def test_one_far_value_is_a_code_and_no_other_unit(tmp_path: Path) -> None:
-    raw = patients(200)
-    raw["marker"] = np.exp(raw["marker"] / 10) * 3.4
-    raw.loc[:30, "marker"] = 99.0
-    codes = {item.code for item in cohorts.check(write(tmp_path, raw))}
-    assert "missing_code" in codes
-    assert "mixed_units" not in codes
 
 
 def test_events_coded_one_two_the_wrong_way_round_are_found(tmp_path: Path) -> None:

@@ -71,36 +71,17 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "other": lambda path: path.write_text('{"output": {}, "text": 1}'),
     "digit": _digit,
 }
-FILES = (
-    "results.json",
-    "report.html",
-    "report.md",
-    "ro-crate-metadata.json",
-    "ledger.jsonl",
-    "outputs/state.json",
-    "outputs/brief.json",
-    "outputs/coding-h1.json",
-    "outputs/summary-h1.json",
-    "hypotheses/h1/contract.json",
-    "hypotheses/h1/results/results.json",
-    "hypotheses/h1/results/attempt-1/attempt.json",
-    "hypotheses/h1/results/attempt-1/analysis.py",
-    "hypotheses/h1/results/figures/kaplan_meier.svg",
-)
-ALL_DAMAGE = ("manifest.json", NAME, "results.json", "hypotheses/h1/contract.json")
 
 
-@pytest.mark.parametrize("file", [*FILES, "manifest.json", NAME])
-def test_a_file_that_was_touched_is_named(file: str, run: Path) -> None:
-    assert collect_page(RunFolder(run)).hypotheses
-    path = run / file
-    whole = path.read_bytes()
-    for name in DAMAGE if file in ALL_DAMAGE else ("deleted", "digit"):
-        DAMAGE[name](path)
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_file_that_was_touched_is_named(damage: str, run: Path) -> None:
+    for file in ("manifest.json", NAME, "hypotheses/h1/contract.json", "report.html"):
+        whole = (run / file).read_bytes()
+        DAMAGE[damage](run / file)
         with pytest.raises(InputError, match=file) as refused:
             collect_page(RunFolder(run))
-        assert "\n" not in str(refused.value), name
-        path.write_bytes(whole)
+        assert "\n" not in str(refused.value), file
+        (run / file).write_bytes(whole)
 
 
 def test_every_file_of_a_finished_run_is_recorded(run: Path) -> None:
@@ -151,8 +132,7 @@ def test_checkpoints_that_were_opened_or_copied_are_the_same(run: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    "file",
-    ["report.html", "ledger.jsonl", "outputs/paths.json", FILES[-4], "log.jsonl", "manifest.json"],
+    "file", ["report.html", "hypotheses/h1/results/results.json", "manifest.json"]
 )
 def test_no_door_shows_a_run_whose_files_were_changed(file: str, run: Path) -> None:
     site = Site(Settings(runs_dir=run.parent))
@@ -327,8 +307,7 @@ def test_copies_are_runs_of_their_own_that_name_their_parents(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("file", "command"),
-    [("outputs/draft-h1.json", ("resume",)), ("outputs/brief.json", ("review", "--approve")),
-     (NAME, ("resume",))],
+    [("outputs/draft-h1.json", ("resume",)), ("outputs/brief.json", ("review", "--approve"))],
 )  # fmt: skip
 def test_no_run_goes_on_from_a_file_that_was_changed(
     file: str, command: tuple[str, ...], waiting: Path, tmp_path: Path
@@ -363,7 +342,6 @@ def test_of_two_copies_of_a_moved_run_neither_is_taken_for_the_original(tmp_path
     ("node", "file", "own"),
     [
         ("coding h1", "hypotheses/h1/results/results.json", True),
-        ("scientist", "outputs/scientist.json", True),
         ("judge", "results.json", True),
         ("coding h1", "hypotheses/h11/results/results.json", False),
         ("coding h1", "outputs/scientist.json", False),
@@ -410,7 +388,7 @@ def test_a_damaged_checkpoint_file_is_named_and_can_be_removed(
         left.unlink()
     path = waiting / "checkpoints.sqlite"
     whole = path.read_bytes()
-    for damage in ("garbage", "emptied", "truncated"):
+    for damage in ("garbage", "truncated"):
         path.write_bytes(whole)
         DAMAGE[damage](path)
         ended = sage("resume", str(waiting), cwd=tmp_path)

@@ -132,31 +132,11 @@ def test_the_best_of_forty_screened_noise_features_is_exploratory(tmp_path: Path
 SEED, BEST = 11, ("noise30", "higher_risk")
 
 
-def test_an_emptied_ledger_file_is_said_in_the_verdict(tmp_path: Path) -> None:
-    cohort = write(tmp_path / "cohort", patients(240, log_hr=STRONG))
-    assert validate(tmp_path, cohort)["verdict"]["verdict"] == "supported"
+def test_a_file_without_a_store_is_unverified_or_known_to_be_emptied(tmp_path: Path) -> None:
+    worked(tmp_path)
     (tmp_path / "out" / "ledger.jsonl").write_text("")
-    assert Ledger(tmp_path / "out" / "ledger.jsonl").state == "emptied"  # without a store
+    assert Ledger(tmp_path / "out" / "ledger.jsonl").state == "emptied"
     assert Ledger(tmp_path / "elsewhere" / "ledger.jsonl").state == "unverified"
-    found = validate(tmp_path, cohort)["verdict"]
-    assert (found["verdict"], found["because"]) == ("inconclusive", "registration")
-    assert "ledger emptied" in found["badge"]
-
-
-def test_a_copied_cohort_under_another_name_is_the_same_patients(tmp_path: Path) -> None:
-    raw = patients(240, log_hr=STRONG)
-    cohort = write(tmp_path / "cohort", raw)
-    assert validate(tmp_path, cohort, direction="lower_risk")["verdict"]["verdict"] != "supported"
-    copied(tmp_path / "copy", raw)
-    (tmp_path / "fresh").mkdir()
-    found = validate(tmp_path / "fresh", tmp_path / "copy", id="new")["verdict"]
-    assert (found["verdict"], found["because"]) == ("inconclusive", "registration")
-
-
-def test_an_alpha_above_the_usual_stands_in_the_badge(tmp_path: Path) -> None:
-    cohort = write(tmp_path / "cohort", patients(240, log_hr=STRONG))
-    found = validate(tmp_path, cohort, "--alpha", "0.2")["verdict"]
-    assert "alpha 0.2" in found["badge"]
 
 
 def test_a_contract_edited_with_its_hash_is_exploratory_and_a_frozen_one_is_not(
@@ -191,24 +171,17 @@ def test_a_contract_edited_with_its_hash_is_exploratory_and_a_frozen_one_is_not(
 # -- the same patients, however they are called -----
 
 
-def later(raw: pd.DataFrame) -> pd.DataFrame:
-    """A newer export: the living were followed for another half year."""
-    return raw.assign(months=raw["months"] + 6 * (raw["dead"] == 0))
-
-
 RENAMED = (
     ("[variables.marker]", "[variables.thing]"),
     ('column = "marker"', 'column = "thing"'),
     ("[endpoints.OS]", "[endpoints.SURVIVAL]"),
 )
 DISGUISES: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], bool]] = {
-    "a third of them": (lambda raw: raw.sample(frac=0.33, random_state=2), False),
     "a logarithm": (lambda raw: raw.assign(thing=np.log(raw["marker"] + 9)), True),
     "cut at the median": (
         lambda raw: raw.assign(thing=(raw["marker"] > raw["marker"].median()) * 1), True),
     "pooled with as many others": (
         lambda raw: pd.concat([raw, patients(len(raw), seed=77)]), False),
-    "a newer follow-up": (later, False),
 }  # fmt: skip
 
 
@@ -241,22 +214,16 @@ def cut_off(raw: pd.DataFrame, months: float = 18) -> pd.DataFrame:
 
 Replacement = tuple[str, str]
 UNIT = 'time_unit = "months"'
-DAYS, YEARS = (UNIT, 'time_unit = "days"'), (UNIT, 'time_unit = "years"')
+DAYS = (UNIT, 'time_unit = "days"')
 LONG = (UNIT, f"{UNIT}\nmax_months = 9999")
 CODES = ("event_values = [1]\ncensored_values = [0]", "event_values = [2]\ncensored_values = [1]")
 EXPORTS: dict[str, tuple[Callable[[pd.DataFrame], pd.DataFrame], tuple[Replacement, ...]]] = {
     "days": (months_as(lambda time: (time * 30.4375).round()), (DAYS,)),
-    "years": (months_as(lambda time: (time / 12).round(3)), (YEARS,)),
-    "whole months": (months_as(np.round), ()),
     "completed months": (months_as(np.floor), ()),
-    "begun months": (months_as(np.ceil), ()),
-    "ten times": (months_as(lambda time: time * 10), (LONG,)),
     "days called months": (months_as(lambda time: time * 30.4375), (LONG,)),
-    "cut at 18 months": (cut_off, ()),
     "cut at 36 months, in whole months": (
         lambda raw: cut_off(raw, 36).assign(months=lambda cut: np.ceil(cut["months"])), ()),
     "events coded 1 and 2": (lambda raw: raw.assign(dead=raw["dead"] + 1), (CODES,)),
-    "marker rounded": (lambda raw: raw.assign(marker=raw["marker"].round(2)), ()),
     "marker in thousandths": (lambda raw: raw.assign(marker=raw["marker"] * 1000), ()),
     "half of them, cut, columns in another order": (
         lambda raw: cut_off(raw.sample(frac=0.5, random_state=1))[sorted(raw)], ()),
@@ -486,9 +453,7 @@ def test_a_merge_that_fails_leaves_no_empty_ledger(tmp_path: Path) -> None:
         assert not store_path().exists()
 
 
-@pytest.mark.parametrize(
-    "place", ["postgres//ann:hunter2@db/sage", "pg:x:hunter2@db", "folder/legder.sqlite"]
-)
+@pytest.mark.parametrize("place", ["postgres//ann:hunter2@db/sage", "folder/legder.sqlite"])
 def test_a_mistyped_ledger_is_named_not_made_and_its_password_is_not_shown(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -557,11 +522,9 @@ def chain_anew(_: Path) -> None:
 ATTACKS: dict[str, tuple[Callable[[Path], object], LedgerState]] = {
     "remove the store": (lambda _: store_path().unlink(), "missing"),
     "and its head": (lambda _: [store_path().unlink(), head_path().unlink()], "missing"),
-    "truncate the store": (lambda _: store_path().write_bytes(b""), "missing"),
     "empty the store": (lambda _: sql(*EMPTY), "emptied"),
     "and remove its head": (lambda _: [sql(*EMPTY), head_path().unlink()], "emptied"),
     "edit a row": (lambda _: sql(EDIT), "edited"),
-    "remove a row": (lambda _: sql("DELETE FROM sage_ledger WHERE seq = 2"), "edited"),
     "chain anew": (chain_anew, "emptied"),
     "empty the file": (lambda out: (out / "ledger.jsonl").write_text(""), "emptied"),
     "remove the file": (lambda out: (out / "ledger.jsonl").unlink(), "emptied"),
@@ -580,6 +543,7 @@ def test_a_tampered_ledger_is_said_and_supports_nothing(tmp_path: Path, attack: 
     for again in (mine, book(tmp_path / "out")):  # It does not heal by going on.
         assert again.state == state
         assert ledger_qualifiers(again.state, 0.05) == (f"ledger {state}",)
+        assert ledger_qualifiers(again.state, 0.2)[-1] == "alpha 0.2"
         found = ledger_objections(again.state, registered=True)
         assert [item.because for item in found] == ["registration"]
     done = runner.invoke(app, ["validate", "ledger", "verify", str(tmp_path / "out"), "--json"])
@@ -616,9 +580,7 @@ def test_a_missing_index_of_patients_is_found_by_verify(tmp_path: Path) -> None:
     ("change", "line"),
     [
         (lambda lines: [lines[0], lines[1].replace("0.001", "0.900")], "line 2"),
-        (lambda lines: [lines[1]], "line 1"),
         (lambda lines: [lines[1], lines[0]], "line 1"),
-        (lambda lines: [lines[0], "{}", lines[1]], "line 2"),
         (lambda lines: [lines[0], "\x00\xff", lines[1]], "line 2"),
     ],
 )

@@ -134,7 +134,6 @@ def test_every_published_number_figure_table_note_and_cut_is_the_reference_compu
 
 LYING = {
     "another effect": 'dict(NUMBERS, primary=dict(NUMBERS["primary"], effect=0.55))',
-    "nothing": "{}",
     "all but one limit": 'dict(NUMBERS, adjusted={k: v for k, v in NUMBERS["adjusted"].items() '
     'if k != "upper"})',
 }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +18,6 @@ from sage.core.errors import InputError
 from sage.run.hypothesis_nodes import accept
 from sage.run.review import Edit, edited_hypothesis
 from sage.run.state import Decision
-from tests.adversary.hostile import waiting_run
-from tests.end_to_end.harness import sage
 from validation.core.dictionary import DataDictionary, Endpoint, Variable
 from validation.core.hypothesis import Hypothesis
 
@@ -232,28 +228,3 @@ def test_a_demand_that_the_events_cannot_bear_is_refused() -> None:
 
 
 # The whole way: an edit of the exposures, from the command line to the report.
-
-
-def test_the_report_of_an_edited_run_prints_the_claim_that_was_tested(tmp_path: Path) -> None:
-    run = Path(shutil.copytree(waiting_run(), tmp_path / "run"))
-    drafted = json.loads((run / "outputs/draft-h1.json").read_text())["hypothesis"]
-    changes = tmp_path / "changes.json"
-    gene = "CXCL13"
-    exposures = [{"variable": f"expression:{gene}", "label": "COL1A1 expression", "level": "low"}]
-    told = {"exposures": exposures, "comparison": "exposed_vs_rest"}
-    contradicting = told | {"statement": drafted["statement"].replace("shorter", "longer")}
-    changes.write_text(json.dumps(contradicting))
-    refused = sage("review", str(run), "--edit", str(changes), "--json", cwd=tmp_path)
-    assert refused.code == 2
-    assert "statement" in refused.err
-    changes.write_text(json.dumps(told))
-    ended = sage("review", str(run), "--edit", str(changes), "--json", cwd=tmp_path)
-    assert ended.code == 0, ended.err
-    contract = json.loads((run / "hypotheses/h1/contract.json").read_text())["contract"]
-    page = (run / "report.md").read_text()
-    assert contract["hypothesis"]["statement"] in page
-    assert gene in contract["hypothesis"]["statement"]
-    assert drafted["statement"] not in page
-    assert "changed by the reviewer: statement, exposures" in (run / "report.html").read_text()
-    expanded = json.loads((run / "outputs/expansion-h1.json").read_text())["output"]
-    assert not [part for part in expanded["parts"] if "COL1A1" in part]

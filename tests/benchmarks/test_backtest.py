@@ -69,15 +69,6 @@ def test_links_of_the_window_are_new_and_unlinked_pairs_are_not(grown: Graph) ->
         assert not np.isin(codes, window.known).any()
 
 
-def test_what_comes_after_the_window_changes_nothing(grown: Graph) -> None:
-    later = graph_of([fact for fact in made(0) if (fact.year or 0) <= CUT + 3])
-    one, other = open_window(grown, CUT, 3), open_window(later, CUT, 3)
-    names = [
-        {frozenset(w.past.names[n] for n in pair) for pair in w.new.tolist()} for w in (one, other)
-    ]
-    assert names[0] == names[1]
-
-
 def test_a_cut_with_too_little_around_it_is_rejected(grown: Graph) -> None:
     with pytest.raises(InputError, match="1980"):
         open_window(grown, 1980, 3)

@@ -22,11 +22,10 @@ def test_a_pair_is_carried_out_and_compared(kind: str, flawed: bool, verdict: st
 
 @pytest.mark.parametrize("kind", PAIRS)
 def test_every_analysis_is_a_cohort_with_the_claims_variables(kind: str, tmp_path: Path) -> None:
-    for flawed in (True, False):
-        for at, step in enumerate(draw_pair(kind, flawed, 3)):
-            write_step(tmp_path / f"{flawed}-{at}", step)
-            known = cohorts.load(tmp_path / f"{flawed}-{at}").dictionary()
-            for given in step.claims:
-                keys = [*given["covariates"], given["exposures"][0]["variable"]]
-                assert all(known.has_variable(key) for key in keys)
-        assert 0 <= plain_p(step, step.claims[-1]) <= 1
+    for at, step in enumerate(draw_pair(kind, True, 3)):
+        write_step(tmp_path / f"{at}", step)
+        known = cohorts.load(tmp_path / f"{at}").dictionary()
+        for given in step.claims:
+            keys = [*given["covariates"], given["exposures"][0]["variable"]]
+            assert all(known.has_variable(key) for key in keys)
+    assert 0 <= plain_p(step, step.claims[-1]) <= 1

@@ -13,7 +13,6 @@ from benchmarks.adapters.slidequest import (
     Question,
     average,
     load_questions,
-    read_answer,
     run,
     score,
     score_folder,
@@ -44,16 +43,6 @@ def test_the_published_rules_refuse_a_negative_truth_and_rows_that_share_an_id()
     shared = [{"slide_id": 0, "model": "svm", "x": 1.0}, {"slide_id": 0, "model": "lr", "x": 2.0}]
     asked = question(shared, {"x": 0.15})
     assert score(asked, shared) == score(asked, shared[::-1]) == 0.5
-
-
-def test_the_published_rules_on_answers_of_odd_forms(tmp_path: Path) -> None:
-    asked = question([{"slide_id": "a", "x": 1.0}, {"slide_id": "b", "x": 2.0}], {"x": 0.1})
-    assert score(asked, [{"slide_id": "a", "x": "N/A"}, {"slide_id": "b", "x": 2}]) == 0
-    assert score(asked, [{"slide_id": "a", "x": None}, {"slide_id": "b", "x": 2}]) == 0.5
-    assert score(question([{"x": 1.0}], {"x": 0.1}, None), [{"x": 1}, {"x": 1}]) == 0
-    columns = tmp_path / "answer.json"
-    columns.write_text('{"slide_id": ["a", "b"], "x": [1, 2]}', encoding="utf-8")
-    assert score(asked, read_answer(columns)) == 1
 
 
 def test_repeats_have_a_standard_error_and_failures_are_counted(tmp_path: Path) -> None:

@@ -6,24 +6,20 @@ import pytest
 
 from benchmarks.adapters.statistics import (
     DISHONEST,
-    TESTS,
     coverage,
     false_claims,
     power_curve,
 )
 
 
-@pytest.mark.parametrize("name", [n for n in TESTS if n != "cox, Firth"])
+@pytest.mark.parametrize(
+    "name", ["log-rank", "cox, adjusted", "logistic, adjusted", "best cut, corrected"]
+)
 def test_false_claims_stay_at_their_nominal_rate(name):
     found = false_claims(name, runs=60, n=100, seed=1)
     assert found.runs == 60 and found.refused == 0
     assert found.at_most(0.05), found
     assert found.upper > 0.02  # a test that never rejects would not be a test
-
-
-def test_firths_test_keeps_its_rate_with_few_events():
-    found = false_claims("cox, Firth", runs=25, n=60, seed=2, censored=0.7)
-    assert found.at_most(0.05), found
 
 
 def test_an_uncorrected_best_cut_is_caught_as_dishonest():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from mcp_servers.spec import Resources
 from sage_ray.nodes import Node, explain_refusal, find_hosts, parse_nodes
 from sage_ray.tasks import BEAT, Board
-from sage_ray.workers import call_within
+from sage_ray.workers import TRIES, RayWorkers, call_within
 
 SMALL = Node("a", "10.0.0.2", 8, 4096)
 LARGE = Node("b", "10.0.0.3", 2, 65536)
@@ -60,6 +61,28 @@ def test_the_board_tells_who_lives_once_and_who_is_to_stop() -> None:
     assert board.take(["j.1"], 4000) == {"j.1": ("node", 0.5, "half")}
     assert board.take(["j.1"], 4000) == {}
     assert board.beat("j.1", "node", 0.6, "") == (True, 2.0)  # many jobs come less often
+
+
+@pytest.mark.parametrize("deaths", [TRIES - 1, TRIES])
+def test_a_cluster_is_joined_again_where_the_server_of_a_client_died_at_its_start(
+    deaths: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined: list[bool] = []
+
+    def init(**options: object) -> None:
+        joined.append(len(joined) >= deaths)
+        if not joined[-1]:
+            raise ConnectionAbortedError("Initialization failure from server")
+
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    workers = object.__new__(RayWorkers)
+    workers._ray = SimpleNamespace(init=init)
+    if deaths < TRIES:
+        workers._join({})
+    else:
+        with pytest.raises(ConnectionAbortedError):
+            workers._join({})
+    assert joined == [False] * (TRIES - 1) + [deaths < TRIES]
 
 
 def test_a_call_that_does_not_return_is_given_up() -> None:

@@ -229,15 +229,10 @@ def test_regions_are_kept_as_geojson_that_the_tools_read(place: Path, tmp_path: 
     [
         ({"regions": [{"corners": CORNERS[:2]}]}, "at least 3"),
         ({"regions": [{"corners": [[0, 0], [9, 9], [9, 0], [0, 9]]}]}, "intersects itself"),
-        ({"regions": [{"corners": [[0, 0], [9, 9], [18, 18]]}]}, "is empty"),
         ({"regions": [{"corners": [[0, 0], [9, 0], [9, SIDE + 1]]}]}, "off the slide"),
-        ({"regions": [{"corners": [[0, 0], [9, 0], [9, -1]]}]}, "off the slide"),
-        ({"regions": [{"corners": CORNERS, "label": "x" * 81}]}, "80"),
         ({"regions": [{"corners": CORNERS}] * 501}, "500"),
-        ({"regions": [{"corners": [[0, n] for n in range(2001)]}]}, "2000"),
         ({"person": " "}, "your name"),
         ({"slide": "/etc/passwd"}, ""),
-        ({"extra": 1}, "extra"),
     ],
 )
 def test_regions_that_are_none_are_refused_and_nothing_is_written(
