@@ -174,11 +174,16 @@ def run(
 
 
 def run_once(
-    tmp_path: Path, raw: pd.DataFrame, *, reproduce: bool = False, **options: object
-) -> Results:
-    """Write the table as a cohort, freeze a contract on it, and run it."""
-    cohort = load(tmp_path / "cohort", raw)
+    tmp_path: Path, raw: pd.DataFrame, *, more: str = "", claim_tests: bool = False,
+    reproduce: bool = False, **options: object,
+) -> Results:  # fmt: skip
+    """Write the table as a cohort, freeze a contract on it (the claim's tests alone, if asked for),
+    and run it.
+    """
+    cohort = load(tmp_path / "cohort", raw, more=more)
     frozen = frozen_for(cohort, options.pop("hypothesis", None), **options)  # type: ignore[arg-type]
+    if claim_tests:
+        frozen = keep_claim_tests(frozen, cohort)
     ledger = Ledger(tmp_path / "ledger.jsonl")
     return run(frozen, cohort, tmp_path / "out", ledger=ledger, reproduce=reproduce)
 

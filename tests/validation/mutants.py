@@ -204,10 +204,7 @@ def find_survivors() -> tuple[int, list[Mutant]]:
 
 
 def _is_noticed(
-    codes: Mapping[str, types.CodeType],
-    first: str,
-    table: list[Row],
-    given: dict[int, Evidence],
+    codes: Mapping[str, types.CodeType], first: str, table: list[Row], given: dict[int, Evidence]
 ) -> bool:
     """True if a row of the table fails under these modules, or they cannot run.
 

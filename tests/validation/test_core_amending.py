@@ -70,28 +70,6 @@ def test_changed_data_need_a_version_and_are_named_in_it(tmp_path: Path) -> None
     prepare(second, later, tmp_path / "inputs")
 
 
-def test_a_claim_that_the_data_no_longer_bear_can_be_amended(tmp_path: Path) -> None:
-    first = frozen_for(load(tmp_path, patients(), more=NODE), claim(endpoint="node"))
-    later = load(tmp_path, patients())
-    with pytest.raises(InputError, match="node"):
-        amend(first, later, reason="look", changes={"rules.relevant_ratio": 1.4})
-    second = amend(first, later, reason="no nodes", changes={"hypothesis.endpoint": "OS"})
-    assert second.contract.primary_test.endpoint == "OS"
-    assert any("cohort.toml" in note for note in second.contract.notes)
-
-
-def test_a_claim_changed_after_its_results_is_exploratory_and_pays_twice(tmp_path: Path) -> None:
-    cohort = load(tmp_path / "cohort", patients(240, log_hr=STRONG))
-    first = frozen_for(cohort)
-    second = amend(first, cohort, reason="look again", changes={"rules.relevant_ratio": 1.4})
-    ledger = Ledger(tmp_path / "ledger.jsonl")
-    assert run(first, cohort, tmp_path / "one", ledger=ledger).verdict.verdict == "supported"
-    after = run(second, cohort, tmp_path / "two", ledger=ledger)
-    assert (after.verdict.verdict, after.verdict.because) == ("inconclusive", "registration")
-    q, p = (after.numbers[f"primary.{name}"].value for name in ("q", "p"))
-    assert (after.numbers["ledger.claims"].value, q) == (2, pytest.approx(2 * p))
-
-
 def test_a_version_may_be_confirmed_in_patients_that_none_has_seen(tmp_path: Path) -> None:
     """The discovery part of the first version failed; the same patients are held back again."""
     cohort = load(tmp_path / "cohort", patients(400, log_hr=STRONG))

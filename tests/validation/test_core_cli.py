@@ -15,51 +15,29 @@ from tests.validation.core_help import ROOT, claim, patients, shared, write
 runner = CliRunner()
 
 
-@pytest.fixture(autouse=True)
-def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAGE_CACHE_DIR", str(tmp_path / "cache"))
-
-
 def hypothesis(folder: Path, name: str = "h.json", **changes: object) -> Path:
     path = folder / name
     path.write_text(claim(**changes).model_dump_json())
     return path
 
 
-def test_several_hypotheses_share_a_ledger(tmp_path: Path) -> None:
-    folder = write(tmp_path / "cohort", patients(240, log_hr=1.1))
-    one = hypothesis(tmp_path)
-    two = hypothesis(tmp_path, "two.json", id="second", direction="lower_risk")
-    options = ["--cohort", str(folder), "--out", str(tmp_path / "out"), "--json", "--no-figures"]
-    done = runner.invoke(validate_app, ["run", str(one), str(two), *options])
-    found = json.loads(done.stdout)
-    assert [item["numbers"]["ledger.claims"]["value"] for item in found] == [2, 2]
-
-
 def test_a_hypothesis_that_cannot_be_tested_fails_alone_by_file_name(tmp_path: Path) -> None:
     folder = write(tmp_path / "cohort", patients(240, log_hr=1.1))
     good = hypothesis(tmp_path)
     lacking = hypothesis(tmp_path, "lacking.json", id="lacking", endpoint="PFS")
+    second = hypothesis(tmp_path, "two.json", id="second", direction="lower_risk")
     broken = tmp_path / "broken.json"
     broken.write_text("{")
     options = ["--cohort", str(folder), "--out", str(tmp_path / "out"), "--json", "--no-figures"]
-    done = runner.invoke(validate_app, ["run", str(lacking), str(good), str(broken), *options])
+    given = [str(path) for path in (lacking, good, broken, second)]
+    done = runner.invoke(validate_app, ["run", *given, *options])
     assert done.exit_code == 2
-    assert [item["hypothesis"] for item in json.loads(done.stdout)] == [claim().id]
+    found = json.loads(done.stdout)
+    assert [item["hypothesis"] for item in found] == [claim().id, "second"]
+    assert [item["numbers"]["ledger.claims"]["value"] for item in found] == [2, 2]
     assert "lacking.json" in done.stderr and "broken.json" in done.stderr
     assert "h.json" not in done.stderr
     assert not (tmp_path / "out" / "lacking").exists()
-
-
-def test_replicate_and_split_are_options(tmp_path: Path) -> None:
-    folder = write(tmp_path / "cohort", patients(400, log_hr=1.1))
-    other = write(tmp_path / "other", patients(240, log_hr=1.1, seed=9))
-    options = ["--cohort", str(folder), "--out", str(tmp_path / "out"), "--split", "0.5",
-               "--replicate", str(other), "--json", "--no-figures"]  # fmt: skip
-    done = runner.invoke(validate_app, ["run", str(hypothesis(tmp_path)), *options])
-    found = json.loads(done.stdout)[0]
-    assert found["replicate"] == "toy"
-    assert {test["part"] for test in found["tests"]} >= {"discovery", "confirmation", "replication"}
 
 
 def test_cohort_check_exits_with_2_on_an_error(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from sage.core.errors import InputError
 from sage.core.hashes import hash_file
 from tests.validation.core_help import load, patients, write
 from validation import cohort as cohorts
-from validation.cohort.derive import log2_cpm, mean_z
+from validation.cohort.derive import log2_cpm
 
 
 def test_rows_leave_a_cohort_under_pseudonyms_only(tmp_path: Path) -> None:
@@ -222,13 +222,6 @@ def test_a_parquet_matrix_with_words_or_cut_short_is_refused_by_name(tmp_path: P
     assert not (tmp_path / "cache").exists()
 
 
-def test_mean_z_is_the_mean_of_standardized_genes() -> None:
-    values = np.array([[1.0, 2.0, 3.0], [10.0, 10.0, 40.0]])
-    expected = [(-1.0 - 10 / np.sqrt(300)) / 2, (0.0 - 10 / np.sqrt(300)) / 2,
-                (1.0 + 20 / np.sqrt(300)) / 2]  # fmt: skip
-    np.testing.assert_allclose(mean_z(values), expected)
-
-
 @pytest.mark.parametrize("first", ["derived:one", "derived:two"])
 def test_a_variable_derived_from_itself_is_refused(tmp_path: Path, first: str) -> None:
     more = "".join(
@@ -237,24 +230,6 @@ def test_a_variable_derived_from_itself_is_refused(tmp_path: Path, first: str) -
     )
     with pytest.raises(InputError, match="derived:one"):
         load(tmp_path, patients(30), more=more)
-
-
-def test_a_gene_is_read_without_hashing_the_whole_matrix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pseudonyms rest on the file of the patients; what freezes a contract hashes every file."""
-    from validation.cohort import data
-    from validation.simulate import write_world
-
-    hashed: list[str] = []
-    real = data.hash_file
-    monkeypatch.setattr(data, "hash_file", lambda path: hashed.append(path.name) or real(path))
-    write_world(tmp_path / "world", seed=1, patients=60)
-    cohort = cohorts.load(tmp_path / "world")
-    cohort.table(["expression:FABP5"])
-    assert hashed == ["clinical.csv"]
-    assert {"clinical.csv", "expression.csv"} <= cohort.hashes().keys()
-    assert len(hashed) == len(set(hashed))
 
 
 def test_features_computed_on_slides_become_imaging_variables(tmp_path: Path) -> None:

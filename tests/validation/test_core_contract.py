@@ -10,15 +10,11 @@ import pytest
 
 from sage.core.errors import InputError
 from tests.validation.core_help import NODE, claim, frozen_for, load, patients
-from validation.contracts.contract import (
-    FrozenContract,
-    SplitRule,
-    read_hypothesis,
-)
+from validation.contracts.contract import FrozenContract, SplitRule, read_hypothesis
 from validation.core.hypothesis import CutRule
 from validation.drafting.draft import draft
 from validation.drafting.freezing import freeze
-from validation.inputs.population import find_cut, find_cuts, population_mask
+from validation.inputs.population import find_cut, population_mask
 
 
 def test_power_is_the_formula_of_schoenfeld_on_the_available_events(tmp_path: Path) -> None:
@@ -88,15 +84,12 @@ def test_a_variable_that_holds_the_outcome_does_not_adjust_it(tmp_path: Path) ->
     plan = draft(claim(secondary_endpoints=["node"]), dictionary)
     assert plan.test("adjusted").covariates == ("clinical:stage", "clinical:sex")
     assert plan.test("node.adjusted").covariates == ("clinical:sex",)
-
-
-def test_cut_points_come_from_the_exposure_alone(tmp_path: Path) -> None:
-    cohort = load(tmp_path, patients())
-    plan = draft(claim(), cohort.dictionary())
-    table = cohort.table(["clinical:marker", "clinical:sex", "clinical:stage"], ["OS"])
-    first = find_cuts(table, plan)
-    table["OS.event"] = 1 - table["OS.event"]
-    assert find_cuts(table, plan) == first
+    plan = draft(claim(endpoint="node", covariates=["clinical:stage", "clinical:sex"]), dictionary)
+    assert plan.specification.covariate_sets == ((), ("clinical:sex",))
+    stage = {"variable": "clinical:stage", "label": "stage"}
+    for endpoints in ({"endpoint": "node"}, {"secondary_endpoints": ["node"]}):
+        with pytest.raises(InputError, match=r"stage.*node"):
+            draft(claim(exposures=[stage], **endpoints), dictionary)
 
 
 def test_a_median_of_a_value_that_half_share_still_makes_two_groups() -> None:
@@ -109,13 +102,6 @@ def test_a_median_of_a_value_that_half_share_still_makes_two_groups() -> None:
     mostly_top = np.array([1.0, 2.0] + [5.0] * 8)
     cut = find_cut(mostly_top, use, CutRule.MEDIAN)
     assert cut.upper == 2.0
-
-
-def test_a_constant_exposure_is_refused_by_name() -> None:
-    import numpy as np
-
-    with pytest.raises(InputError, match="constant"):
-        find_cut(np.full(9, 3.0), draft_use())
 
 
 def draft_use():

@@ -7,18 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.validation.core_help import (
-    NODE,
-    claim,
-    frozen_for,
-    keep_claim_tests,
-    load,
-    patients,
-    run,
-)
-from validation.ledger.ledger import Ledger
+from tests.validation.core_help import NODE, STRONG, claim, frozen_for, load, patients, run_once
 
-STRONG = 1.1
+BOTH = {
+    "comparison": "interaction",
+    "exposures": [{"variable": "clinical:marker", "label": "marker"},
+                  {"variable": "clinical:stage", "label": "stage"}],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("endpoint", "scale"), [("node", "odds ratio"), ("size", "difference")])
@@ -31,12 +26,8 @@ def test_binary_and_continuous_outcomes_are_imputed_too(
 
     raw = patients(300, log_hr=STRONG)
     missing = MissingRule(policy="multiple_imputation", imputations=5)
-    hypothesis = claim(endpoint=endpoint)
-    whole = load(tmp_path / "whole", raw, more=NODE)
-    known = run(
-        frozen_for(whole, hypothesis, missing=missing), whole, tmp_path / "w",
-        ledger=Ledger(tmp_path / "l"),
-    )  # fmt: skip
+    plan = {"hypothesis": claim(endpoint=endpoint), "missing": missing, "more": NODE}
+    known = run_once(tmp_path / "whole", raw, claim_tests=True, **plan)
     high = (raw["marker"] > raw["marker"].median()).astype(float)
     female = (raw["sex"] == "female").astype(float)
     stage = (raw["stage"] - raw["stage"].mean()) / raw["stage"].std()
@@ -48,11 +39,7 @@ def test_binary_and_continuous_outcomes_are_imputed_too(
     # with nothing missing every copy is the same, and pooling changes nothing
     assert known.numbers["adjusted.effect"].value == pytest.approx(theirs, rel=1e-4)
     holes = raw.assign(stage=raw["stage"].where(raw.index % 4 != 0))
-    cohort = load(tmp_path / "holes", holes, more=NODE)
-    found = run(
-        frozen_for(cohort, hypothesis, missing=missing), cohort, tmp_path / "h",
-        ledger=Ledger(tmp_path / "l2"),
-    )  # fmt: skip
+    found = run_once(tmp_path / "holes", holes, claim_tests=True, **plan)
     adjusted = found.test("adjusted")
     assert adjusted is not None
     assert adjusted.n == 300
@@ -61,23 +48,13 @@ def test_binary_and_continuous_outcomes_are_imputed_too(
     assert found.numbers["adjusted.effect"].value == pytest.approx(theirs, abs=0.15)
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "comparison", "cut"),
-    [("node", "exposed_vs_rest", "median"), ("size", "exposed_vs_rest", "median"),
-     ("OS", "interaction", "median")],
-)  # fmt: skip
+@pytest.mark.parametrize("changes", [{"endpoint": "node"}, BOTH])
 def test_every_claim_has_its_random_features_and_its_specification_curve(
-    tmp_path: Path, endpoint: str, comparison: str, cut: str
+    tmp_path: Path, changes: dict[str, object]
 ) -> None:
-    exposures = [{"variable": "clinical:marker", "label": "marker", "cut": cut}]
-    if comparison == "interaction":
-        exposures.append({"variable": "clinical:stage", "label": "stage", "cut": cut})
-    cohort = load(tmp_path / "cohort", patients(300, log_hr=STRONG), more=NODE)
-    hypothesis = claim(
-        endpoint=endpoint, comparison=comparison, exposures=exposures, covariates=["clinical:sex"]
-    )
-    ledger = Ledger(tmp_path / "l")
-    found = run(frozen_for(cohort, hypothesis), cohort, tmp_path / "out", ledger=ledger)
+    given = claim(covariates=["clinical:sex"], **changes)
+    raw = patients(300, log_hr=STRONG)
+    found = run_once(tmp_path, raw, hypothesis=given, claim_tests=True, more=NODE)
     states = {test.id: (test.status, test.reason) for test in found.tests if test.role == "control"}
     for name in ("permuted", "random.1", "specification_curve"):
         assert states[f"control.{name}"] == ("ok", "")
@@ -91,16 +68,9 @@ def test_every_claim_has_its_random_features_and_its_specification_curve(
 def test_an_interaction_of_chance_does_not_beat_random_features(tmp_path: Path) -> None:
     """Main effects alone must not make a product look rare among random products."""
     shares = []
-    for seed in range(6):
-        cohort = load(tmp_path / str(seed), patients(300, log_hr=1.0, seed=seed))
-        both = claim(
-            comparison="interaction",
-            exposures=[{"variable": "clinical:marker", "label": "marker"},
-                       {"variable": "clinical:stage", "label": "stage"}],
-        )  # fmt: skip
-        out = tmp_path / f"out{seed}"
-        frozen = keep_claim_tests(frozen_for(cohort, both), cohort)
-        found = run(frozen, cohort, out, ledger=Ledger(out / "l"), reproduce=False)
+    for seed in range(3):
+        raw, both = patients(200, log_hr=1.0, seed=seed), claim(**BOTH)
+        found = run_once(tmp_path / str(seed), raw, hypothesis=both, claim_tests=True)
         shares.append(found.numbers["control.random.1.percentile"].value)
     assert 0.1 < np.mean(shares) < 0.9
 
@@ -132,12 +102,8 @@ def test_an_empty_cell_gives_a_penalized_odds_ratio_that_can_be_read_back(tmp_pa
     raw = patients(200, log_hr=STRONG)
     high = raw["marker"] > raw["marker"].median()
     raw["node"] = np.where(high & (raw.index % 3 == 0), "N1", "N0")
-    cohort = load(tmp_path / "cohort", raw, more=NODE)
-    out = tmp_path / "out"
-    found = run(
-        frozen_for(cohort, claim(endpoint="node")), cohort, out, ledger=Ledger(tmp_path / "l")
-    )
-    again = Results.load(out / "results.json")
+    found = run_once(tmp_path, raw, hypothesis=claim(endpoint="node"), more=NODE)
+    again = Results.load(tmp_path / "out" / "results.json")
     primary = again.test("primary")
     assert primary is not None
     assert primary.effect is not None
@@ -153,11 +119,10 @@ def test_an_empty_cell_gives_a_penalized_odds_ratio_that_can_be_read_back(tmp_pa
 def test_the_curve_estimates_the_claims_own_choices_where_a_group_has_no_event(
     tmp_path: Path,
 ) -> None:
-    raw = patients(200, log_hr=STRONG)
+    raw = patients(80, log_hr=STRONG)
     high = raw["marker"] > raw["marker"].median()
     raw.loc[~high, "dead"] = 0
-    cohort = load(tmp_path / "cohort", raw)
-    found = run(frozen_for(cohort), cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l"))
+    found = run_once(tmp_path, raw, claim_tests=True)
     assert found.numbers["specification.own"].value == 1
     rows = [table for table in found.tables["specification"] if table["cut-point"] == "median"]
     assert rows and not any(row["reason"] for row in rows)

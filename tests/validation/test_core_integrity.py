@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from sage.cli.validate import app
 from sage.core.errors import InputError
-from tests.validation.core_help import (
-    NODE,
-    STRONG,
-    claim,
-    frozen_for,
-    load,
-    patients,
-    validate,
-    write,
-)
+from tests.validation.core_help import STRONG, claim, frozen_for, load, patients, validate, write
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.contracts.contract import FrozenContract, SplitRule
@@ -36,11 +24,6 @@ from validation.run.overlap import require_other_patients
 from validation.run.prepare import confirmation_key, prepare
 
 runner = CliRunner()
-
-
-@pytest.fixture(autouse=True)
-def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAGE_CACHE_DIR", str(tmp_path / "cache"))
 
 
 # -- leftovers of an earlier run -----------------------------------------------------------------
@@ -57,10 +40,7 @@ def test_an_earlier_replication_does_not_enter_a_run_without_one(tmp_path: Path)
     assert {test["part"] for test in after["tests"]} == {"all"}
 
 
-@pytest.mark.parametrize("again", [("--seed", "2"), ("--split", "0.4")])
-def test_another_seed_or_share_cannot_open_the_confirmation_again(
-    tmp_path: Path, again: tuple[str, str]
-) -> None:
+def test_another_seed_or_share_cannot_open_the_confirmation_again(tmp_path: Path) -> None:
     """Only the second call is refused, before it touches the first one's results."""
     cohort = load(tmp_path / "cohort", patients(100))
     ledger = Ledger(tmp_path / "out" / "ledger.jsonl")
@@ -70,10 +50,9 @@ def test_another_seed_or_share_cannot_open_the_confirmation_again(
     kept = tmp_path / "out" / "marker-os" / "results.json"
     kept.parent.mkdir()
     kept.write_text("{}")
-    options = dict([("--split", "0.5"), again])
-    flat = [word for pair in options.items() for word in pair]
-    with pytest.raises(InputError, match="opened"):
-        validate(tmp_path, tmp_path / "cohort", *flat)
+    for again in (("--split", "0.5", "--seed", "2"), ("--split", "0.4")):
+        with pytest.raises(InputError, match="opened"):
+            validate(tmp_path, tmp_path / "cohort", *again)
     assert kept.read_text() == "{}"
     assert not ledger.entries
 
@@ -114,11 +93,6 @@ def test_what_a_description_says_draws_no_other_patients(
     table = folder / "score.csv"
     patients(100)[["patient", "size"]].to_csv(table, index=False)
     assert held(after.with_features(table)) == held(before)
-
-
-def test_other_data_of_the_patients_draws_others(tmp_path: Path) -> None:
-    plain = load(tmp_path / "cohort", patients(100))
-    assert held(load(tmp_path / "other", patients(100, seed=4))) != held(plain)
 
 
 def held(cohort: Cohort) -> set[str]:
@@ -174,14 +148,13 @@ def test_cohorts_may_take_their_own_rows_of_one_file(tmp_path: Path) -> None:
 # -- crashes -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [TypeError, AssertionError])
 def test_any_crash_of_a_test_is_an_attempt_on_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from validation import methods
 
     def explode(*_: object) -> object:
-        raise kind("on purpose")
+        raise AssertionError("on purpose")
 
     monkeypatch.setitem(methods.METHODS, "logrank", explode)
     folder = write(tmp_path / "cohort", patients(60))
@@ -189,7 +162,7 @@ def test_any_crash_of_a_test_is_an_attempt_on_record(
     assert found["verdict"]["verdict"] == "inconclusive"
     ledger = Ledger(tmp_path / "out" / "ledger.jsonl")
     primary = next(entry for entry in ledger.entries if entry.test == "primary")
-    assert primary.status == "crashed" and kind.__name__ in primary.reason
+    assert primary.status == "crashed" and "AssertionError" in primary.reason
     assert ledger.adjust()[0].p == 1.0
 
 
@@ -239,20 +212,6 @@ def test_an_id_that_is_no_plain_name_is_refused(tmp_path: Path, name: str) -> No
     assert [path.name for path in tmp_path.rglob("*") if path.name != "cache"] == ["h.json"]
 
 
-def test_letters_of_any_script_and_brackets_are_names_and_printed_as_they_are(
-    tmp_path: Path,
-) -> None:
-    name = "[red]\u03c0-\u00fcn\u00ef CXCL13"
-    folder = write(tmp_path / "cohort", patients(60))
-    path = tmp_path / "h.json"
-    path.write_text(claim(id=name).model_dump_json())
-    options = ["--cohort", str(folder), "--out", str(tmp_path / "out")]
-    done = runner.invoke(app, ["run", str(path), *options])
-    assert done.exit_code == 0, done.output
-    assert name in done.stdout.splitlines()
-    assert (tmp_path / "out" / name / "results.json").is_file()
-
-
 AGE = {"variable": "clinical:marker", "label": "marker"}
 
 
@@ -271,11 +230,10 @@ def test_one_thing_named_twice_is_refused(changes: dict[str, Any], words: str) -
         claim(**changes)
 
 
-@pytest.mark.parametrize("options", [("--split", "0.4"), ("--impute", "--seed", "3")])
 def test_the_contract_shown_is_the_contract_that_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran: list[str] = []
+    options, ran = ("--split", "0.4", "--impute", "--seed", "3"), []
 
     def stop(frozen: FrozenContract, *_: object, **__: object) -> None:
         ran.append(frozen.sha256)
@@ -291,18 +249,3 @@ def test_the_contract_shown_is_the_contract_that_runs(
 
 
 # -- the outcome as its own predictor --------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "flag"),
-    [("OS", lambda table: table["dead"]), ("node", lambda table: table["node"] == "N1")],
-)
-def test_an_exposure_that_is_the_outcome_supports_nothing(
-    tmp_path: Path, endpoint: str, flag: Callable[[pd.DataFrame], pd.Series]
-) -> None:
-    raw = patients(200)
-    raw["marker"] = flag(raw).astype(float) + np.linspace(0, 0.5, len(raw))
-    folder = write(tmp_path / "cohort", raw, more=NODE)
-    found = validate(tmp_path, folder, endpoint=endpoint)
-    assert (found["verdict"]["verdict"], found["verdict"]["because"]) == ("inconclusive", "data")
-    assert f"{endpoint}" in found["verdict"]["reasons"][0]["text"]

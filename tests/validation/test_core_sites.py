@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from sage.core.errors import InputError
 from tests.validation import core_help
-from tests.validation.core_help import claim, frozen_for, load, patients, run
+from tests.validation.core_help import claim, load, patients, run_once
 from tests.validation.test_stat_r import FIGURES
 from tests.validation.test_stat_r import patients as cohort_of_r
 from validation.drafting.draft import draft
 from validation.inputs.population import confirmation_mask
-from validation.ledger.ledger import Ledger
 from validation.methods.sites import _share
-from validation.results.results import Results
 from validation.statistics.cox import cox
 from validation.statistics.permuted import permutations
 
@@ -37,13 +33,6 @@ def declare(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
     assert plain in core_help.TOML
     named = f'patient = {{{{ table = "clinical", {rule} }}}}'
     monkeypatch.setattr(core_help, "TOML", core_help.TOML.replace(plain, named))
-
-
-def result(folder: Path, raw: pd.DataFrame, more: str, **changes: object) -> Results:
-    cohort = load(folder / "cohort", raw, more=more)
-    frozen = frozen_for(cohort, claim(**changes))
-    ledger = Ledger(folder / "ledger.jsonl")
-    return run(frozen, cohort, folder / "out", ledger=ledger)
 
 
 def eyes() -> pd.DataFrame:
@@ -78,7 +67,7 @@ def hospitals(n: int = 300, *, confounded: float) -> pd.DataFrame:
 def test_the_claim_on_two_eyes_of_each_patient_has_the_robust_figures_of_r(tmp_path, monkeypatch):
     declare(monkeypatch, 'cluster = "clinical:person"')
     r = next(line[3] for line in FIGURES if line[:3] == ("retinopathy", "cluster", ["x.trt"]))
-    found = result(tmp_path, eyes(), PERSON, direction="lower_risk")
+    found = run_once(tmp_path, eyes(), hypothesis=claim(direction="lower_risk"), more=PERSON)
     primary = next(test for test in found.tests if test.id == "primary")
     assert primary.effect is not None
     assert np.log(primary.effect.value) == pytest.approx(r["coef"][0], rel=1e-6)
@@ -149,7 +138,7 @@ def test_the_source_site_of_tcga_barcodes_is_a_variable_with_any_number_of_level
 
 def test_a_claim_that_is_the_centers_is_limited_and_shown_within_them(tmp_path, monkeypatch):
     declare(monkeypatch, 'site = "clinical:center"')
-    found = result(tmp_path, hospitals(confounded=0.5), CENTER)
+    found = run_once(tmp_path, hospitals(confounded=0.5), more=CENTER)
     assert found.number("primary.p").value < 0.001
     assert found.number("site.exposure.p").value < 0.001
     assert found.number("site.exposure.share").value > 0.2
@@ -166,7 +155,7 @@ def test_centers_that_explain_nothing_leave_no_limit_and_each_is_left_out_once(
 ):
     declare(monkeypatch, 'site = "clinical:center"')
     raw = hospitals(confounded=0.0)
-    found = result(tmp_path, raw, CENTER)
+    found = run_once(tmp_path, raw, more=CENTER)
     assert not any("differs by site" in limit for limit in found.verdict.limits)
     curve = found.controls.specification
     assert curve is not None

@@ -8,11 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.validation.core_help import claim, frozen_for, load, patients, run
-from tests.validation.test_time_known import late_cohort
+from tests.validation.core_help import claim, frozen_for, load, patients
 from validation.inputs.population import exposure_values, find_cut
 from validation.inputs.study import Study
-from validation.ledger.ledger import Ledger
 from validation.methods.regression import fit_spline
 
 CURVED = claim(
@@ -54,22 +52,3 @@ def test_the_curve_is_that_of_another_basis_in_another_library(tmp_path: Path) -
     assert np.log(ratio) == pytest.approx(log, abs=2e-4)
     assert np.log(upper) == pytest.approx(log + half, abs=2e-4)
     assert np.log(lower) == pytest.approx(log - half, abs=2e-4)
-
-
-def test_a_patient_without_follow_up_has_a_line_in_the_flow(tmp_path: Path) -> None:
-    cohort = late_cohort(tmp_path / "c")
-    path = next((tmp_path / "c").rglob("clinical.csv"))
-    table = pd.read_csv(path)
-    table.loc[:2, "months"] = 0.0
-    path.write_text(table.to_csv(index=False))
-    from validation import cohort as cohorts
-
-    hypothesis = claim(
-        exposures=[{"variable": "clinical:given", "label": "given"}], time_dependent=True
-    )
-    cohort = cohorts.load(path.parent)
-    frozen = frozen_for(cohort, hypothesis)
-    found = run(frozen, cohort, tmp_path / "out", ledger=Ledger(tmp_path / "l.jsonl"))
-    step = next(report for report in found.joins if report.step == "follow-up")
-    assert (step.before, step.after) == (150, 147)
-    assert found.test("primary").n == 147

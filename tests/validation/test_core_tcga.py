@@ -206,33 +206,3 @@ def test_a_real_second_cohort_repeats_the_primary_test(cohort: Cohort, tmp_path:
     assert any(reason.rule == "replication" for reason in found.verdict.reasons)
     codes = {item.code: item.severity for item in check_cohort(second)}
     assert codes["one_two_coding"] == "info"
-
-
-def test_the_second_cohort_says_stage_grade_and_metastases() -> None:
-    second = cohorts.load(shared("cohorts") / "GSE13507")
-    known = {variable.key: variable for variable in second.dictionary().variables}
-    assert known["clinical:stage"].n == 61
-    assert known["clinical:grade"].levels == {"low": 19, "high": 43}
-    assert known["clinical:metastasis"].levels == {"no": 55, "yes": 7}
-    raw = pd.read_csv(shared("cohorts") / "GSE13507" / "BC_ClinData_233rows.csv")
-    rows = raw[raw["PrimaryBladderCancerType"] == "Primary_BC_Invasive"]
-    category = rows["TMN.stage"].str.extract(r"T(a|\d)")[0].replace("a", "0").astype(int)
-    told = second.column("clinical:t_category").to_numpy(dtype=float)
-    assert sorted(told) == sorted(category.astype(float))
-    spread = rows["TMN.stage"].str.contains(r"N[123]|M1", regex=True)
-    stage = second.column("clinical:stage").dropna()
-    assert int((stage == 4).sum()) == int(spread.sum())
-    assert any("TaN3M1" in note for note in second.dictionary().notes)
-
-
-def test_the_cohort_reads_category_metastasis_and_performance(cohort: Cohort) -> None:
-    raw = pd.read_csv(shared("tcga_blca") / "clinical_blca.csv", low_memory=False)
-    known = {variable.key: variable for variable in cohort.dictionary().variables}
-    assert known["clinical:t_category"].n == int(raw["pathologic_T"].str.match(r"T\d").sum())
-    assert known["clinical:metastasis"].levels == {
-        "no": int((raw["pathologic_M"] == "M0").sum()),
-        "yes": int((raw["pathologic_M"] == "M1").sum()),
-    }
-    ecog = raw["eastern_cancer_oncology_group"].str.fullmatch(r"\d")
-    assert known["clinical:ecog"].n == int(ecog.sum())
-    assert known["clinical:adjuvant_treatment"].known_at == "unknown"

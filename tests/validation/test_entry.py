@@ -112,26 +112,6 @@ def test_fine_and_gray_with_entry_refuse_a_gap_in_follow_up() -> None:
                   entry=[0, 1, 1, 5, 5, 6, 6])  # fmt: skip
 
 
-def world(rng: np.random.Generator, n: int = 150) -> pd.DataFrame:
-    """A null world: the exposed come under observation later, and whoever died before never did."""
-    exposed = rng.random(4 * n) < 0.5
-    died, entry = rng.exponential(30, 4 * n), rng.uniform(0, np.where(exposed, 60, 5))
-    end = np.minimum(died, entry + rng.uniform(10, 90, 4 * n))
-    made = pd.DataFrame({"marker": exposed.astype(int), "entered": entry, "left": end})
-    return made.assign(dead=(died <= end).astype(int))[died > entry].head(n)
-
-
-def test_entry_bias_makes_no_findings_once_entry_is_declared() -> None:
-    rng, worlds, found = np.random.default_rng(11), 400, {"heeded": 0, "ignored": 0}
-    for _ in range(worlds):
-        d = world(rng)
-        outcome = d.left.to_numpy(), d.dead.to_numpy(), d.marker.to_numpy()
-        found["heeded"] += logrank(*outcome, entry=d.entered.to_numpy()).p < 0.05
-        found["ignored"] += logrank(*outcome).p < 0.05
-    assert found["heeded"] <= 0.05 * worlds + 2 * np.sqrt(worlds * 0.05 * 0.95)
-    assert found["ignored"] > 0.9 * worlds
-
-
 def late(n: int = 240, log_hr: float = 0.8) -> pd.DataFrame:
     raw, rng = patients(n, log_hr=log_hr), np.random.default_rng(1)
     raw["entered"] = np.round(rng.exponential(12, n))

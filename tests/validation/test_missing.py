@@ -65,23 +65,15 @@ def test_a_shift_of_log_odds_multiplies_the_odds_of_a_missing_level() -> None:
     assert odds[1] / odds[0] == pytest.approx(3.0, rel=0.1)
 
 
-def confounded(strong: bool) -> pd.DataFrame:
-    """Patients of whom a third lack their stage, which goes with the marker."""
-    raw, rng = patients(300, log_hr=0.9 if strong else 0.0), np.random.default_rng(5)
+def test_the_command_reports_how_far_missing_covariates_may_lie(tmp_path: Path) -> None:
+    raw, rng = patients(300, log_hr=0.9), np.random.default_rng(5)
     raw["stage"] = raw["stage"].where(rng.random(300) > 0.33)
-    return raw
-
-
-@pytest.mark.parametrize("strong", [True, False])
-def test_the_command_reports_how_far_missing_covariates_may_lie(
-    strong: bool, tmp_path: Path
-) -> None:
-    folder = write(tmp_path / "toy", confounded(strong))
+    folder = write(tmp_path / "toy", raw)
     validate(tmp_path, folder, covariates=["clinical:stage", "clinical:sex"])
     found = Results.load(tmp_path / "out" / "marker-os" / "results.json")
     test = found.test("tipping_covariates")
     assert test is not None and test.status == "ok" and not test.claim
-    assert (test.p is not None and test.p < 0.05) == strong
+    assert test.p is not None and test.p < 0.05
     assert "tipping_covariates" in found.tables
     tips = [
         found.numbers[f"tipping_covariates.stage.{side}.{way}"].value
@@ -89,14 +81,7 @@ def test_the_command_reports_how_far_missing_covariates_may_lie(
     ]
     limits = [limit for limit in found.verdict.limits if "missing covariates" in limit]
     near = [tip for tip in tips if tip is not None and tip < 0.5]
-    assert len(limits) == (1 if near and strong else 0)
-
-
-def test_complete_covariates_leave_nothing_to_shift(tmp_path: Path) -> None:
-    folder = write(tmp_path / "toy", patients(200))
-    validate(tmp_path, folder, covariates=["clinical:stage"])
-    found = Results.load(tmp_path / "out" / "marker-os" / "results.json")
-    assert found.test("tipping_covariates") is None
+    assert len(limits) == (1 if near else 0)
 
 
 def test_the_tipping_point_of_the_command_is_where_r_finds_p_at_alpha(tmp_path: Path) -> None:

@@ -30,24 +30,6 @@ def test_signatures_cite_their_papers_and_hold_whole_sets_without_genes_of_sex()
     assert {name: len(SHIPPED[name].genes) for name in SIZES} == SIZES
 
 
-@pytest.mark.parametrize(
-    ("name", "inside", "outside"),
-    [
-        ("b_cell", "TNFRSF17", "TNFRSF13B"),
-        ("stroma_matrix", "POSTN", "FAP"),
-        ("stroma_matrix", "FN1", "ACTA2"),
-        ("tls_imprint_9", "CETP", "EIF1AY"),
-        ("gep_18", "CD276", "IFNG"),
-        ("f_tbrs", "ACTA2", "FAP"),
-        ("emt", "ZEB1", "CDH1"),
-        ("proliferation", "MKI67", "MYC"),
-    ],
-)
-def test_a_set_holds_what_its_paper_lists(name: str, inside: str, outside: str) -> None:
-    assert inside in SHIPPED[name].genes
-    assert outside not in SHIPPED[name].genes
-
-
 @pytest.mark.shared
 def test_every_gene_is_official_and_none_lies_on_the_y_chromosome() -> None:
     where: dict[str, str] = {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +12,6 @@ from lifelines.datasets import load_gbsg2
 from scipy.optimize import minimize
 from sksurv.linear_model import CoxPHSurvivalAnalysis
 from sksurv.util import Surv
-from statsmodels.duration.hazard_regression import PHReg
 
 from benchmarks.simulate.samples import survival_sample
 from validation.statistics.cox import cox, null_scores
@@ -30,8 +27,6 @@ from validation.statistics.errors import (
     TooManyCovariatesError,
 )
 from validation.statistics.partial_likelihood import likelihood, risk_sets
-from validation.statistics.proportional import cox_by_period, schoenfeld
-from validation.statistics.survival import kaplan_meier
 
 
 def gbsg2():
@@ -58,15 +53,6 @@ def test_cox_agrees_with_scikit_survival_to_ten_digits_and_with_lifelines():
     assert fit.concordance == pytest.approx(other.concordance_index_, abs=1e-9)
     ratio = other.log_likelihood_ratio_test()
     assert fit.likelihood_ratio.statistic == pytest.approx(ratio.test_statistic, abs=1e-5)
-
-
-def test_a_single_binary_covariate_has_the_score_test_of_the_log_rank_without_ties():
-    from validation.statistics.survival import logrank
-
-    s = survival_sample(150, [0.5], seed=2, prevalence=0.4)
-    fit = cox(s.time, s.event, s.X, ["group"])
-    assert fit.score_test is not None
-    assert fit.score_test.statistic == pytest.approx(logrank(s.time, s.event, s.X[:, 0]).statistic)
 
 
 def brute_force_penalized(time, event, X, beta):
@@ -99,18 +85,6 @@ def small_separated():
     return time, event, X
 
 
-def test_firth_maximizes_the_penalized_likelihood_found_by_brute_force():
-    time, event, X = small_separated()
-    fit = cox(time, event, X, ["x", "group"], penalty="firth")
-    best = minimize(
-        lambda b: -brute_force_penalized(time, event, X, b), np.zeros(2), method="Nelder-Mead",
-        options={"xatol": 1e-9, "fatol": 1e-12, "maxiter": 4000},
-    )  # fmt: skip
-    np.testing.assert_allclose(fit.coef, best.x, atol=1e-6)
-    assert fit.loglik == pytest.approx(-best.fun, abs=1e-9)
-    assert fit.interval == "profile"
-
-
 def test_firth_profile_limits_lie_where_the_brute_force_profile_drops_by_the_chi_squared_quantile():
     time, event, X = small_separated()
     fit = cox(time, event, X, ["x", "group"], penalty="firth")
@@ -130,12 +104,6 @@ def test_separation_is_refused_by_name_and_firth_is_the_remedy():
         cox(time, event, X, ["x", "group"])
     fit = cox(time, event, X, ["x", "group"], penalty="firth")
     assert np.isfinite(fit.hr).all() and fit.hr[1] < 1
-
-
-def test_a_covariate_that_orders_all_events_is_refused():
-    time = np.arange(1.0, 21.0)
-    with pytest.raises(SeparationError, match='"marker"'):
-        cox(time, np.ones(20), -time + 0.01 * np.sin(time), ["marker"])
 
 
 @pytest.mark.parametrize(
@@ -158,11 +126,7 @@ def test_cox_refuses_what_it_cannot_estimate(change, error, says):
         cox(data["time"], data["event"], data["X"], data["names"])
 
 
-@given(
-    seed=st.integers(0, 10_000),
-    shift=st.floats(-50, 50),
-    scale=st.floats(0.01, 100),
-)
+@given(seed=st.integers(0, 10_000), shift=st.floats(-50, 50), scale=st.floats(0.01, 100))
 @settings(max_examples=25, deadline=None)
 def test_cox_does_not_care_about_units(seed, shift, scale):
     s = survival_sample(80, [0.5, -0.3], seed=seed)
@@ -173,68 +137,6 @@ def test_cox_does_not_care_about_units(seed, shift, scale):
     second = cox(np.sqrt(s.time) * 30, s.event, s.X * scale + shift, ["a", "b"])
     np.testing.assert_allclose(first.coef, second.coef * scale, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(first.p, second.p, rtol=1e-5, atol=1e-9)
-
-
-def expanded(time, event, X, g):
-    """One row per patient and risk interval, with X and X * g(t): for the test by brute force."""
-    cuts = np.unique(time[event])
-    rows = []
-    for i, (stop, died) in enumerate(zip(time, event, strict=True)):
-        inside = cuts[cuts < stop]
-        for start, end in itertools.pairwise([0.0, *inside, stop]):
-            rows.append((i, start, end, died and end == stop))
-    who = np.array([r[0] for r in rows])
-    end = np.array([r[2] for r in rows])
-    lookup = dict(zip(cuts, g, strict=True))
-    at = np.array([lookup.get(t, 0.0) for t in end])[:, None]
-    return (
-        np.array([r[1] for r in rows]), end, np.array([r[3] for r in rows]),
-        np.column_stack((X[who], X[who] * at)),
-    )  # fmt: skip
-
-
-def test_schoenfeld_test_is_the_score_test_of_the_expanded_model():
-    s = survival_sample(70, [0.6, -0.3], seed=8, censored=0.3)
-    fit = cox(s.time, s.event, s.X, ["a", "b"])
-    ours = schoenfeld(s.time, s.event, s.X, fit)
-    cuts = np.unique(s.time[s.event])
-    g = 1 - kaplan_meier(s.time, s.event).survival_at(np.nextafter(cuts, 0))
-    start, stop, died, Z = expanded(s.time, s.event, s.X, g - g.mean())
-    # statsmodels counts a patient who enters at t as at risk at t: enter a moment later.
-    model = PHReg(stop, Z, status=died.astype(int), entry=start + 1e-9, ties="efron")
-    at = np.concatenate((fit.coef, [0.0, 0.0]))
-    score = np.asarray(model.score(at))
-    covariance = np.linalg.inv(-np.asarray(model.hessian(at)))
-    assert ours.global_test.statistic == pytest.approx(score @ covariance @ score, rel=1e-5)
-    one = [0, 1, 2]
-    partial = np.linalg.inv(-np.asarray(model.hessian(at))[np.ix_(one, one)])
-    assert ours.tests[0].statistic == pytest.approx(score[one] @ partial @ score[one], rel=1e-5)
-
-
-def test_a_vanishing_effect_is_found_and_shown_by_period():
-    rng = np.random.default_rng(12)
-    group = rng.random(900) < 0.5
-    early = rng.exponential(1 / np.where(group, 3.0, 1.0))
-    late = 0.5 + rng.exponential(np.ones(900))
-    time = np.where(early < 0.5, early, late)
-    event = time < 2.0
-    time = np.minimum(time, 2.0)
-    X = group[:, None].astype(float)
-    fit = cox(time, event, X, ["group"])
-    assert schoenfeld(time, event, X, fit).tests[0].p < 0.001
-    first, second = cox_by_period(time, event, X, ["group"], [0.5])
-    assert first.fit.lower[0] > 1.8
-    assert second.fit.lower[0] < 1 < second.fit.upper[0]
-    assert first.fit.events + second.fit.events == fit.events
-
-
-def test_proportional_hazards_are_rejected_at_the_nominal_rate_when_they_hold():
-    small = 0
-    for seed in range(100):
-        s = survival_sample(120, [0.5, 0.3], seed=seed)
-        fit = cox(s.time, s.event, s.X, ["a", "b"])
-        small += schoenfeld(s.time, s.event, s.X, fit).global_test.p < 0.05
-    assert small <= 13  # 99.9% point of a binomial (100, 0.05)
 
 
 @given(st.integers(0, 500))

@@ -8,8 +8,6 @@ from html import unescape
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from benchmarks.simulate.samples import competing_sample, survival_sample
 from sage.core.errors import InputError
@@ -143,22 +141,6 @@ def test_small_counts_are_not_drawn_where_they_may_not_be_told(tmp_path):
     assert "<5" in words
     assert not {"1", "2", "3", "4"} & set(words)
     assert {"1", "2", "3", "4"} & set(svg_words(draw("incidence", tmp_path / "b.svg", until=49.0)))
-
-
-@given(st.floats(0.06, 0.95), st.floats(1.05, 19), st.floats(0.15, 0.9), st.booleans())
-@settings(max_examples=12, deadline=None)
-def test_the_ticks_of_a_ratio_never_meet(low, high, share, vertical):
-    from validation.figures.style import canvas, ratio_ticks
-
-    with canvas(4, 4) as figure:
-        axes = figure.add_axes((0.05, 0.05, 0.9, share) if vertical else (0.05, 0.05, share, 0.9))
-        ratio_ticks(axes, low, high, vertical=vertical)
-        figure.canvas.draw()
-        labels = (axes.yaxis if vertical else axes.xaxis).get_ticklabels()
-        boxes = [label.get_window_extent() for label in labels]
-    assert "1" in [label.get_text() for label in labels]
-    for at, box in enumerate(boxes):
-        assert not any(box.overlaps(other) for other in boxes[:at])
 
 
 @pytest.mark.parametrize(

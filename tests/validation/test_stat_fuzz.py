@@ -123,7 +123,7 @@ RUNS = {
 
 @pytest.mark.parametrize("name", RUNS)
 @given(d=samples())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_awkward_data_give_a_named_refusal_or_finite_numbers(name, d):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)

@@ -92,19 +92,6 @@ def test_brier_score_agrees_with_scikit_survival():
     assert brier(time, event, predicted, 20.0) == pytest.approx(theirs[0], abs=1e-10)
 
 
-def test_breslow_prediction_agrees_with_lifelines():
-    import pandas as pd
-    from lifelines import CoxPHFitter
-
-    time, event, _, s = sample()
-    fit = cox(time, event, s.X, ["a", "b"])
-    table = pd.DataFrame(s.X, columns=["a", "b"]).assign(t=time, e=event)
-    theirs = CoxPHFitter().fit(table, "t", "e").predict_survival_function(table, times=[20.0])
-    linear = s.X @ fit.coef
-    ours = np.exp(-baseline_hazard(time, event, linear, 20.0) * np.exp(linear))
-    np.testing.assert_allclose(ours, theirs.to_numpy()[0], atol=2e-4)
-
-
 def test_true_predictions_are_calibrated_and_exaggerated_ones_are_not():
     s = survival_sample(4000, [0.8], seed=11, censored=0.3)
     true = np.exp(-1.0 * np.exp((s.X - s.X.mean(axis=0)) @ s.coef))

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 from validation.screening.rank import screen
-from validation.statistics.base import chi2_p
 from validation.statistics.competing import gray_test
 from validation.statistics.cox import cox
 from validation.statistics.errors import CollinearError, ConstantFeatureError, SeparationError
@@ -174,17 +173,3 @@ def test_a_screen_gives_every_column_the_fit_that_r_gives(cohort):
             assert found.status[at] == "ok", column
             assert found.coef[at] == pytest.approx(r["coef"][0], rel=1e-6, abs=1e-6 * r["se"][0])
             assert found.se[at] == pytest.approx(r["se"][0], rel=1e-6)
-
-
-def test_the_nonlinearity_of_the_progesterone_receptor_is_that_of_r():
-    """A search that clips coefficients one by one stops below the linear fit here."""
-    lines = {line[1]: line[3] for line in FIGURES if line[0] == "gbsg" and line[2] == ["x.pgr"]}
-    table = patients("gbsg")
-    X = design("spline4", table, ["x.pgr"])
-    curved = cox(table.time, table.status, X, ["a", "b", "c"])
-    straight = cox(table.time, table.status, table[["x.pgr"]], ["pgr"])
-    bend = 2.0 * (curved.loglik - straight.loglik)
-    expected = 2.0 * (lines["spline4"]["loglik"][1] - lines["linear"]["loglik"][1])
-    assert curved.likelihood_ratio.statistic == pytest.approx(53.5, abs=0.05)
-    assert bend == pytest.approx(expected, abs=1e-6)
-    assert chi2_p(bend, 2) == pytest.approx(5.9e-5, rel=0.02)

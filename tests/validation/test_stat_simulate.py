@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from validation.simulate import Effects, render_slide, write_world
+from validation.simulate import Effects, write_world
 from validation.statistics.binary import logistic
 from validation.statistics.cox import cox
 
@@ -59,36 +58,6 @@ def test_planted_effects_are_found_within_their_intervals(world):
     assert nodes.lower[0] > 1.3
 
 
-def test_null_worlds_have_no_biomarker_effect_but_keep_stage(tmp_path):
-    world = write_world(tmp_path / "w", seed=3, patients=1200, null=True)
-    fit, _ = planted(tables(world))
-    assert np.abs((fit.coef / fit.se)[:3]).max() < 3.3
-    assert fit.p[4] < 1e-6
-    truth = json.loads((world / "truth.json").read_text())
-    assert truth["null"] and truth["effects"]["cxcl13_per_sd_hr"] == 1.0
-
-
-def test_a_world_with_nothing_has_not_even_stage(tmp_path):
-    world = write_world(tmp_path / "w", seed=3, patients=800, effects=Effects.nothing())
-    fit, _ = planted(tables(world))
-    assert np.abs(fit.coef / fit.se).max() < 3.5
-
-
-def test_confounding_makes_a_crude_association_that_adjustment_removes(tmp_path):
-    effects = Effects.nothing()
-    effects = Effects(
-        **(asdict(effects) | {"confounding": 0.6, "stage_iii_hr": 2.0, "stage_iv_hr": 4.0})
-    )
-    table = tables(write_world(tmp_path / "w", seed=5, patients=1500, effects=effects))
-    stage = np.column_stack((table.stage == "Stage III", table.stage == "Stage IV"))
-    crude = cox(table["OS.time"], table.OS, table[["FABP5"]], ["FABP5"])
-    adjusted = cox(
-        table["OS.time"], table.OS, np.column_stack((table.FABP5, stage)), ["FABP5", "III", "IV"]
-    )
-    assert crude.p[0] < 1e-4
-    assert abs(adjusted.coef[0]) < 0.5 * abs(crude.coef[0])
-
-
 def test_everything_a_world_writes_says_simulated(world):
     import tifffile
 
@@ -121,42 +90,3 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path):
     first = digest(tmp_path / "a")
     assert first == digest(tmp_path / "b")
     assert "slides/SIM-0001.tiff" in first
-
-
-@pytest.fixture(scope="module")
-def slide(tmp_path_factory):
-    path = tmp_path_factory.mktemp("slide") / "slide.tiff"
-    return render_slide(path, seed=4, size_px=1536, mpp=0.5, aggregates=2), path
-
-
-def test_nuclei_are_blue_on_pink_where_the_truth_says(slide):
-    import tifffile
-    from skimage.color import rgb2hed
-
-    truth, path = slide
-    hematoxylin = rgb2hed(tifffile.imread(path))[..., 0]
-    x, y = truth.lymphocytes[:, 0].clip(0, 1535), truth.lymphocytes[:, 1].clip(0, 1535)
-    inside = hematoxylin[y, x]
-    image = tifffile.imread(path)
-    stroma = hematoxylin[(image[..., 0] > 180) & (image[..., 1] < 170)]
-    assert np.median(inside) > 3 * np.quantile(stroma, 0.9)
-    corner = image[:40, :40].reshape(-1, 3)
-    assert (corner > 230).all()
-
-
-def test_aggregates_are_found_by_a_plain_density_of_hematoxylin(slide):
-    import cv2
-    import tifffile
-    from skimage.color import rgb2hed
-
-    truth, path = slide
-    hematoxylin = np.maximum(rgb2hed(tifffile.imread(path))[..., 0], 0)
-    density = cv2.GaussianBlur(hematoxylin, (0, 0), 40)
-    mask = (density > 0.55 * density.max()).astype(np.uint8)
-    count, _, stats, centers = cv2.connectedComponentsWithStats(mask)
-    blobs = [centers[i] for i in range(1, count) if stats[i, cv2.CC_STAT_AREA] > 3000]
-    assert len(blobs) == len(truth.aggregates) == 2
-    for aggregate in truth.aggregates:
-        away = min(np.hypot(b[0] - aggregate.x, b[1] - aggregate.y) for b in blobs)
-        assert away < 0.5 * aggregate.radius
-        assert aggregate.lymphocytes > 200

@@ -16,11 +16,8 @@ import pandas as pd
 import pytest
 
 from sage.core.errors import FaultError, InputError
-from sage_screening.cohort import screen_cohort
 from tests.postgres import NEEDED, server
-from tests.validation.core_help import ROOT, claim, frozen_for, load, patients
-from validation.ledger.ledger import Ledger
-from validation.ledger.lines import Entry
+from tests.validation.core_help import ROOT, load, patients
 from validation.ledger.patients import PILOTS, Patients, profiles, twins
 from validation.ledger.store import Mark, Row, first_chain, open_store, read_lines
 
@@ -173,27 +170,6 @@ def test_a_writer_that_is_killed_loses_nothing_that_it_acknowledged(place: str) 
     store.append([row("after")])
 
 
-def test_a_ledger_over_it_knows_what_other_folders_did(place: str, tmp_path: Path) -> None:
-    raw = patients(300)
-    first = load(tmp_path / "first", raw)
-    frozen = frozen_for(first)
-    one = Ledger(tmp_path / "one" / "ledger.jsonl", open_store(place))
-    one.register(frozen, first)
-    one.record(
-        Entry(contract=frozen.sha256, hypothesis="marker-os", cohort="toy", test="primary",
-              role="primary", part="all", claim=True, status="ok", p=0.02)
-    )  # fmt: skip
-    screen_cohort(first, "OS", ledger=one)
-    copy = load(tmp_path / "copy", raw.assign(patient=[f"X{at}" for at in range(300)]))
-    again = frozen_for(copy, claim(id="new", direction="lower_risk"))
-    two = Ledger(tmp_path / "two" / "ledger.jsonl", open_store(place))
-    two.register(again, copy)
-    assert two.seen_before(again) == frozen.sha256
-    assert "OS" in two.find_screened(again)
-    assert (one.state, two.state) == ("intact", "intact")
-    assert one.is_registered(frozen)
-
-
 def test_a_clock_that_is_set_back_places_nothing_before_what_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,9 +235,7 @@ def test_fingerprints_hold_no_identifier(tmp_path: Path) -> None:
     assert one.digest == two.digest
 
 
-def test_patients_who_hardly_differ_are_known_by_the_very_same_table_alone(
-    tmp_path: Path,
-) -> None:
+def test_patients_who_hardly_differ_are_known_by_the_very_same_table_alone(tmp_path: Path) -> None:
     few = {"marker": lambda table: table["marker"].round(), "months": 12.0, "size": 1}
     store = open_store(str(tmp_path / "ledger.sqlite"))
     raw = patients(200).assign(**few)

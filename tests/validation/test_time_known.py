@@ -254,16 +254,6 @@ def test_landmark_analysis_agrees_with_r(tmp_path: Path, months: int) -> None:
     assert (step.before, step.after) == (103, figures["records"])
 
 
-def test_landmark_of_progression_adjusted_agrees(tmp_path: Path) -> None:
-    cohort = cohorts.load(public(tmp_path / "c", "mgus", MGUS))
-    hypothesis = claim(
-        exposures=[{"variable": "clinical:progressed", "label": "malignancy"}],
-        covariates=["clinical:age"],
-        landmark=60,
-    )
-    same(result_of(tmp_path, cohort, hypothesis), "adjusted", R["mgus_landmark_60"])
-
-
 # -- records and landmarks by their definition ---------------------------------------------------
 
 

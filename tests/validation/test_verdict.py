@@ -38,10 +38,6 @@ def test_the_readme_shows_the_decisions_that_the_rules_make() -> None:
     assert decision_table(judge) in readme.read_text(encoding="utf-8")
 
 
-def test_rows_have_names_of_their_own() -> None:
-    assert len({row.name for row in ROWS}) == len(ROWS)
-
-
 # -- no jumps ------------------------------------------------------------------------------------
 
 STEP = 0.005
@@ -56,7 +52,7 @@ def place(ratio: float, se: float, q: float | None = None) -> int:
     return ORDER[judge(given_evidence).verdict]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     effect=st.floats(-1.5, 1.5), se=st.floats(0.02, 0.8),
     ends=st.tuples(st.floats(0, 1), st.floats(0, 1)),
@@ -68,7 +64,7 @@ def test_no_q_leads_from_supported_to_not_supported(
     assert not places >= {ORDER["supported"], ORDER["not_supported"]}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     start=st.floats(-1.5, 1.5), end=st.floats(-1.5, 1.5), se=st.floats(0.06, 0.8),
     adjusted_moves=st.booleans(), q=st.one_of(st.none(), st.floats(0, 1)),
@@ -86,14 +82,6 @@ def test_as_the_estimate_moves_the_verdict_moves_by_neighbors(
         before = here
 
 
-def test_the_example_of_one_estimate_on_either_side_of_alpha() -> None:
-    """HR 0.88 (0.78 to 0.98) at q 0.026 and 0.052."""
-    given_evidence = {"primary": estimate(0.88, p=0.021, lower=0.78, upper=0.98),
-                      "plan": {"direction": "lower_risk"}}  # fmt: skip
-    found = [judge(evidence(q=q, **given_evidence)) for q in (0.026, 0.052)]
-    assert [item.verdict for item in found] == ["small_effect", "not_supported"]
-
-
 def test_from_supported_to_not_supported_at_the_narrowest_place() -> None:
     """Where the interval would leave out 1 and 1.5 at once, an inconclusive stretch remains."""
     se = math.log(1.5) / (2 * 1.959964)
@@ -109,7 +97,7 @@ def test_from_supported_to_not_supported_at_the_narrowest_place() -> None:
 PATIENTS = [100 * 1.35**at for at in range(38)]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     crude=st.floats(-1.0, 1.0), adjusted=st.one_of(st.none(), st.floats(-1.0, 1.0)),
     wider=st.floats(1.0, 1.5), claims=st.integers(1, 50),
@@ -143,19 +131,6 @@ def test_with_more_patients_a_conclusion_is_never_lost(
 # -- fail closed ---------------------------------------------------------------------------------
 
 
-def test_when_every_control_crashes_nothing_is_concluded() -> None:
-    from validation.results.controls import Controls
-
-    crashed = {"status": "crashed", "reason": "MemoryError: "}
-    ran = Controls.model_validate(
-        {"permuted": crashed, "random": (crashed, crashed), "known_positive": crashed,
-         "negative": crashed, "specification": crashed}
-    )  # fmt: skip
-    found = judge(evidence(primary=estimate(2.0), ran=ran))
-    assert (found.verdict, found.because) == ("inconclusive", "control")
-    assert sum("MemoryError" in reason.text for reason in found.reasons) == 5
-
-
 @pytest.mark.parametrize(
     ("kind", "field"),
     [("PermutedOutcome", "p"), ("RandomFeatures", "percentile"), ("KnownPositiveResult", "events"),
@@ -177,13 +152,6 @@ def test_a_control_that_ran_has_its_numbers(kind: str, field: str, value: float 
         model.model_validate({key: good[key] for key in good if key in names} | {field: value})
 
 
-def test_a_control_that_did_not_run_says_why() -> None:
-    from validation.results.controls import ControlStatus, PermutedOutcome
-
-    with pytest.raises(ValueError, match="must give the reason"):
-        PermutedOutcome(status=ControlStatus.CRASHED)
-
-
 # -- mutants -------------------------------------------------------------------------------------
 
 
@@ -193,7 +161,3 @@ def test_the_table_kills_the_mutants_of_the_rules() -> None:
     count, alive = find_survivors()
     assert count >= 40
     assert not alive, "\n".join(str(mutant) for mutant in alive)
-
-
-def test_controls_builder_agrees_by_default() -> None:
-    assert judge(evidence(primary=estimate(2.0), ran=controls())).verdict == "supported"

@@ -22,7 +22,6 @@ from validation.contracts.contract import (
     Power,
     SpecificationPlan,
     SplitRule,
-    TestPlan,
     VariableUse,
 )
 from validation.core.dictionary import JoinReport
@@ -64,7 +63,6 @@ def contract(
     direction: str = "higher_risk",
     controls: dict[str, Any] | None = None,
     rules: dict[str, Any] | None = None,
-    required: int | None = 191,
     time_dependent: bool = False,
     undeclared: dict[str, str] | None = None,
     **more: Any,
@@ -73,108 +71,45 @@ def contract(
     `undeclared` keys, with their roles, of which nobody says when they became known.
     """
     labels = {"clinical:age": "Age", "clinical:stage": "Stage", "clinical:site": "Site"}
-    tests = [
-        TestPlan.model_validate(
-            {
-                "id": "primary",
-                "role": "primary",
-                "method": method,
-                "endpoint": "OS",
-                "strata": strata,
-                "claim": True,
-            }
-        )
+    tests: list[dict[str, Any]] = [
+        {"id": "primary", "role": "primary", "method": method, "strata": strata, "claim": True}
     ]
     if covariates:
-        tests.append(
-            TestPlan(
-                id="adjusted",
-                role="adjusted",
-                method="cox",
-                endpoint="OS",
-                covariates=covariates,
-                strata=strata,
-            )
-        )
-    for name in extra:
-        tests.append(
-            TestPlan.model_validate(
-                {"id": name, "role": "assumption", "method": name, "endpoint": "OS"}
-            )
-        )
-    plan = {
-        "known_positive": KnownPositive(
-            variable="clinical:stage", endpoint="OS", label="Stage with OS"
-        )
-    }
+        beside = {"covariates": covariates, "strata": strata}
+        tests.append({"id": "adjusted", "role": "adjusted", "method": "cox"} | beside)
+    tests += [{"id": name, "role": "assumption", "method": name} for name in extra]
+    known = {exposure.variable: ("exposure", exposure.label) for exposure in EXPOSURES}
+    known |= {key: ("covariate", label) for key, label in labels.items()}
+    unsaid = undeclared or {}
     uses = [
-        VariableUse(key=exposure.variable, role="exposure", label=exposure.label, kind="continuous")
-        for exposure in EXPOSURES
+        {"key": key, "role": role, "label": label, "known_at": "baseline"}
+        for key, (role, label) in known.items()
+        if unsaid.get(key) != role
     ]
-    uses += [
-        VariableUse(key=key, role="covariate", label=label, kind="continuous")
-        for key, label in labels.items()
-    ]
-    unsaid = (undeclared or {}).items()
-    uses = [
-        use.model_copy(update={"known_at": "baseline"})
-        for use in uses
-        if (use.key, use.role) not in unsaid
-    ]
-    uses += [
-        VariableUse.model_validate(
-            {"key": key, "role": role, "label": labels.get(key, key), "kind": "continuous"}
-        )
-        for key, role in unsaid
-    ]
-    negative = (controls or {}).get("negative_endpoint")
-    return Contract.model_validate(
-        {
-            "cohort": "toy",
-            "simulated": False,
-            "hypothesis": Hypothesis.model_validate(
-                {
-                    "id": "h",
-                    "statement": "s",
-                    "population": Population(description="all"),
-                    "exposures": EXPOSURES,
-                    "comparison": "exposed_vs_rest",
-                    "endpoint": "OS",
-                    "direction": direction,
-                    "unadjusted_because": unadjusted_because,
-                    "causes": causes,
-                    "time_dependent": time_dependent,
-                    "negative_endpoint": negative,
-                }
-            ),
-            "population": "all",
-            "variables": uses,
-            "comparison": "exposed_vs_rest",
-            "exposed": "FABP5 high",
-            "reference": "all others",
-            "endpoints": [EndpointUse(key="OS", kind="survival", label="Overall survival")],
-            "direction": direction,
-            "scale": scale,
-            "tests": tests,
-            "primary": "primary",
-            "covariates": covariates,
-            "strata": strata,
-            "rules": rules or {},
-            "power": Power(
-                n=400,
-                events=200,
-                fraction_exposed=0.5,
-                minimum_detectable=1.5,
-                required_events=required,
-                basis="cohort",
-            ),
-            "controls": ControlPlan.model_validate(plan | (controls or {})),
-            "specification": SpecificationPlan(strata_sets=(strata, ()))
-            if strata
-            else SpecificationPlan(),
-        }
-        | more
-    )
+    uses += [{"key": key, "role": role, "label": labels.get(key, key)}
+             for key, role in unsaid.items()]  # fmt: skip
+    named = {"comparison": "exposed_vs_rest", "direction": direction}
+    hypothesis = named | {
+        "id": "h", "statement": "s", "population": Population(description="all"),
+        "exposures": EXPOSURES, "endpoint": "OS", "unadjusted_because": unadjusted_because,
+        "causes": causes, "time_dependent": time_dependent,
+        "negative_endpoint": (controls or {}).get("negative_endpoint"),
+    }  # fmt: skip
+    stage = KnownPositive(variable="clinical:stage", endpoint="OS", label="Stage with OS")
+    whole = named | {
+        "cohort": "toy", "simulated": False, "hypothesis": Hypothesis.model_validate(hypothesis),
+        "population": "all", "variables": [use | {"kind": "continuous"} for use in uses],
+        "exposed": "FABP5 high", "reference": "all others",
+        "endpoints": [EndpointUse(key="OS", kind="survival", label="Overall survival")],
+        "scale": scale, "tests": [test | {"endpoint": "OS"} for test in tests],
+        "primary": "primary", "covariates": covariates, "strata": strata, "rules": rules or {},
+        "power": Power(n=400, events=200, fraction_exposed=0.5, minimum_detectable=1.5,
+                       required_events=191, basis="cohort"),
+        "controls": ControlPlan.model_validate({"known_positive": stage} | (controls or {})),
+        "specification": SpecificationPlan(strata_sets=(strata, ())) if strata
+                         else SpecificationPlan(),
+    }  # fmt: skip
+    return Contract.model_validate(whole | more)
 
 
 def estimate(
@@ -191,33 +126,20 @@ def estimate(
     ends = [where - Z * se, where + Z * se]
     if scale != "difference (SD)":
         ends = [math.exp(end) for end in ends]
-    return {
-        "effect": Effect.model_validate(
-            {
-                "value": ratio,
-                "lower": ends[0] if lower is None else lower,
-                "upper": ends[1] if upper is None else upper,
-                "scale": scale,
-            }
-        ),
-        "p": 2 * NormalDist().cdf(-abs(where / se)) if p is None else p,
-    }
+    effect = {
+        "value": ratio, "lower": ends[0] if lower is None else lower,
+        "upper": ends[1] if upper is None else upper, "scale": scale,
+    }  # fmt: skip
+    p = 2 * NormalDist().cdf(-abs(where / se)) if p is None else p
+    return {"effect": Effect.model_validate(effect), "p": p}
 
 
 def outcome(name: str, **values: Any) -> TestOutcome:
     """How a test ended."""
-    known = {"primary": "logrank", "adjusted": "cox"}
-    return TestOutcome.model_validate(
-        {
-            "id": name,
-            "role": "primary" if name == "primary" else "adjusted",
-            "endpoint": "OS",
-            "method": known.get(name, name),
-            "status": "ok",
-            "events": 200,
-        }
-        | values
-    )
+    role = "primary" if name == "primary" else "adjusted"
+    method = {"primary": "logrank", "adjusted": "cox"}.get(name, name)
+    given = {"id": name, "role": role, "endpoint": "OS", "method": method, "status": "ok"}
+    return TestOutcome.model_validate(given | {"events": 200} | values)
 
 
 def controls(**changes: Any) -> Controls:
@@ -419,27 +341,18 @@ def row(name: str, says: tuple[str, str], answers: str, **more: Any) -> Row:
 
 def _data() -> Iterator[Row]:
     none = (open_("data"), "")
-    yield row("primary missing", *none, primary=None, q=0.001)
     yield row("primary refused", *none, primary={"status": "refused", "reason": "too few"}, q=0.001,
               reasons=("too few",))  # fmt: skip
     yield row("primary crashed", *none, primary=STRONG | {"status": "crashed"})
     yield row("primary without effect", *none, primary={"p": 0.001}, reasons=("has no p",))
-    yield row("primary without p", *none, primary=STRONG | {"p": None}, q=0.001)
     yield row("p is not a number", *none, primary=STRONG | {"p": math.nan}, q=0.001)
     yield row("p below 0", *none, primary=STRONG | {"p": -0.001}, q=0.001)
     yield row("p above 1", *none, primary=STRONG | {"p": 1.001}, q=0.001)
     yield row("p is 0", SUPPORTED, "yyu", primary=estimate(1.6, 0.1, 0.0))
-    yield row("p is 1", NOT, "nnn", primary=estimate(1.0, 0.05, 1.0))
-    for which in ("lower", "upper"):
-        yield row(f"{which} limit is not a number", *none,
-                  primary=estimate(2.0, **{which: math.nan}))  # fmt: skip
-    yield row(
-        "effect is not finite",
-        *none,
-        primary=estimate(2.0)
-        | {"effect": Effect(value=math.inf, lower=1.5, upper=math.inf, scale="hazard ratio")},
-    )
-    yield row("unbounded interval", SUPPORTED, "yyu", primary=estimate(1.6, upper=math.inf))
+    yield row("lower limit is not a number", *none, primary=estimate(2.0, lower=math.nan))
+    yield row("effect is not finite", *none,
+              primary=estimate(2.0) | {"effect": Effect(value=math.inf, lower=1.5, upper=math.inf,
+                                                        scale="hazard ratio")})  # fmt: skip
 
 
 def _controls() -> Iterator[Row]:
@@ -447,32 +360,21 @@ def _controls() -> Iterator[Row]:
         return row(name, says, "yyy", ran=ran, **more)
 
     control = open_("control")
-    yield row(
-        "everything agrees",
-        SUPPORTED,
-        "yyy",
-        words="Supported: associated, also after adjustment for age and stage",
-        reasons=(
-            "permuted outcome [for]",
-            "random features [for]",
-            "matched genes for FABP5",
-            "specification curve [for] expected sign in 100%",
-            "stronger in the claimed direction than 990 of 1000 matched genes for FABP5",
-            "adjusted model [for]",
-            "relevant effect [for]",
-        ),
-    )
+    yield row("everything agrees", SUPPORTED, "yyy",
+              words="Supported: associated, also after adjustment for age and stage",
+              reasons=("permuted outcome [for]", "random features [for]", "matched genes for FABP5",
+                       "specification curve [for] expected sign in 100%",
+                       "stronger in the claimed direction than 990 of 1000 matched genes for FABP5",
+                       "adjusted model [for]", "relevant effect [for]"))  # fmt: skip
     yield given("no controls at all", control, None, words="known positive was not run")
-    yield given("empty controls", control, Controls())
-    kinds = {
-        "permuted": PermutedOutcome, "known_positive": KnownPositiveResult,
-        "specification": Specifications, "missingness": Missingness, "timing": TimingResult,
-    }  # fmt: skip
-    for field, kind in kinds.items():
-        yield given(f"{field} missing", control, controls(**{field: None}))
-        for status in (REFUSED, CRASHED, OFF):
-            result = kind(status=status, reason="MemoryError")
-            yield given(f"{field} {status}", control, controls(**{field: result}))
+    for field, kind, status in (
+        ("permuted", PermutedOutcome, CRASHED), ("known_positive", KnownPositiveResult, REFUSED),
+        ("specification", Specifications, REFUSED), ("missingness", Missingness, OFF),
+        ("timing", TimingResult, CRASHED),
+    ):  # fmt: skip
+        result = kind(status=status, reason="MemoryError")
+        yield given(f"{field} {status}", control, controls(**{field: result}))
+    yield given("timing missing", control, controls(timing=None))
     leak = TimingResult(status=RAN, n=400, leaks=("FABP5: it reveals who", "TLS: it moves with"))
     yield given("an exposure that was not known at baseline", open_("data"), controls(timing=leak),
                 reasons=("FABP5: it reveals who; TLS: it moves with",))  # fmt: skip
@@ -482,46 +384,30 @@ def _controls() -> Iterator[Row]:
     for key, role in (
         ("imaging:tls", "exposure"),
         ("clinical:stage", "covariate"),
-        ("expression:FABP5", "covariate"),
-        ("signature:basal", "covariate"),
-        ("derived:ratio", "covariate"),
         ("clinical:site", "stratum"),
         ("clinical:sex", "filter"),
     ):
         yield given(f"undeclared {role} {key}", open_("timing"), controls(),
                     plan={"undeclared": {key: role}}, reasons=("declared timing [prevents]",)
         )  # fmt: skip
-    yield row("undeclared and dependent", open_("timing"), "yuu", adjusted=WEAK,
-              plan={"undeclared": {"clinical:stage": "covariate", "imaging:tls": "exposure"}}
-    )  # fmt: skip
-    for role in ("known_positive", "cluster", "site"):
-        yield given(f"undeclared {role}", SUPPORTED, controls(),
-                    plan={"undeclared": {"clinical:other": role}})  # fmt: skip
+    yield given("undeclared cluster", SUPPORTED, controls(),
+                plan={"undeclared": {"clinical:other": "cluster"}})  # fmt: skip
     off = TimingResult(status=OFF, reason="not asked for")
     followed = {"time_dependent": True}
     yield given("time-dependent", SUPPORTED, controls(timing=off), plan=followed)
     crashed = RandomFeatures(status=CRASHED, reason="MemoryError")
     yield given("one of two random features crashed", control,
                 controls(random=(random_features(0.99), crashed)))  # fmt: skip
-    yield given("one of two random features missing", control,
-                controls(random=(random_features(0.99),)))  # fmt: skip
-    yield given("no random features", control, controls(random=()))
     negative = {"controls": {"negative_endpoint": "NEG"}}
     yield given("negative control missing", control, controls(negative=None), plan=negative)
-    crashed_negative = NegativeEndpoint(status=CRASHED, reason="x")
-    yield given("negative control crashed", control, controls(negative=crashed_negative),
-                plan=negative)  # fmt: skip
-    for p, says in ((0.049, control), (0.05, SUPPORTED), (0.8, SUPPORTED)):
+    for p, says in ((0.049, control), (0.05, SUPPORTED)):
         result = NegativeEndpoint(status=RAN, endpoint="NEG", p=p)
         yield given(f"negative control p {p}", says, controls(negative=result), plan=negative)
     for changes, says in (
-        ({"p": 0.049}, SUPPORTED),
         ({"p": 0.05}, control),
         ({"hr": 1.0}, control),
-        ({"hr": 0.6}, control),
         ({"p": 0.5, "events": 50}, control),
         ({"p": 0.5, "events": 49}, SUPPORTED),
-        ({"hr": 0.6, "events": 51}, control),
     ):
         yield given(f"known positive {changes}", says,
                     controls(known_positive=known_positive(**changes)))  # fmt: skip
@@ -545,8 +431,6 @@ def _controls() -> Iterator[Row]:
                     controls(known_positive=known_positive(hr=hr, p=0.05, **limits)), plan=plan,
                     limits=("known positive is not significant (p = 0.05",))  # fmt: skip
     for name, changes, says in (
-        ("is not shown", {"p": 0.05}, control),
-        ("is shown", {"p": 0.0499}, NOT),
         ("has few events", {"p": 0.05, "events": 49}, NOT),
         ("has events enough", {"p": 0.05, "events": 50}, control),
     ):
@@ -562,9 +446,7 @@ def _controls() -> Iterator[Row]:
     nothing_known = {"controls": {"known_positive": None}}
     yield given("no known positive in the contract", SUPPORTED, controls(known_positive=None),
                 plan=nothing_known, limits=("no known positive",))  # fmt: skip
-    yield given("a known positive that nobody asked for", SUPPORTED,
-                controls(known_positive=known_positive(p=0.9)), plan=nothing_known)  # fmt: skip
-    for p, says in ((0.049, SUPPORTED), (0.05, control), (0.6, control)):
+    for p, says in ((0.05, control), (0.6, control)):
         yield given(f"permutation p {p}", says,
                     controls(permuted=PermutedOutcome(status=RAN, p=p, draws=100)))  # fmt: skip
     yield given("permutations switched off", control,
@@ -573,14 +455,10 @@ def _controls() -> Iterator[Row]:
                 limits=("permuted outcome is switched off",))  # fmt: skip
     yield given("one permutation is asked for", control, controls(permuted=None),
                 plan={"controls": {"permutations": 1}}, without=("switched off",))  # fmt: skip
-    for share, says in ((0.949, control), (0.95, SUPPORTED), (0.2, control)):
-        yield given(f"random features {share}", says,
-                    controls(random=(random_features(0.99), random_features(share))),
-                    reasons=("random features [for] stronger in the claimed direction than 990",)
-        )  # fmt: skip
-    yield given("one of a thousand features does as well", SUPPORTED,
-                controls(random=(random_features(0.999), random_features(0.99))),
-                reasons=("stronger in the claimed direction than 999 of 1000",))  # fmt: skip
+    yield given("random features 0.2", control,
+                controls(random=(random_features(0.99), random_features(0.2))),
+                reasons=("random features [for] stronger in the claimed direction than 990",)
+    )  # fmt: skip
     yield given(
         "permuted feature",
         control,
@@ -610,9 +488,6 @@ def _controls() -> Iterator[Row]:
     yield row("nothing there, known positive crashed", control, "nnn", primary=NOTHING,
               ran=controls(known_positive=KnownPositiveResult(status=CRASHED, reason="x"))
     )  # fmt: skip
-    yield row("nothing there, permutation as well", NOT, "nnn", primary=NOTHING,
-              ran=controls(permuted=PermutedOutcome(status=RAN, p=0.9, draws=100)))  # fmt: skip
-    yield row("data before controls", open_("data"), "", primary=None, q=0.001, ran=None)
 
 
 def _association() -> Iterator[Row]:
@@ -620,8 +495,6 @@ def _association() -> Iterator[Row]:
     for q, says, answers in (
         (0.049, SUPPORTED, "yyu"),
         (0.05, open_("multiplicity"), "uyu"),
-        (0.3, open_("multiplicity"), "uyu"),
-        (None, open_("multiplicity"), "uyu"),
         (math.nan, open_("multiplicity"), "uyu"),
     ):
         yield row(f"q {q}", says, answers, primary=one, q=q, family=3)
@@ -639,34 +512,24 @@ def _association() -> Iterator[Row]:
     for name, changes, answers in (
         ("no sign alone", {"primary": estimate(1.4, 0.2, 0.1)}, "uyu"),
         ("adjusted q 0.05", {"q_adjusted": 0.05}, "uyu"),
-        ("adjusted q unknown", {"q_adjusted": None}, "uyu"),
-        ("adjusted q not a number", {"q_adjusted": math.nan}, "uyu"),
         ("adjusted the other way", {"adjusted": estimate(0.6, 0.2)}, "unn"),
-        ("adjusted missing", {"adjusted": None}, "u-u"),
         ("adjusted without p", {"adjusted": one | {"p": None}}, "u-u"),
         ("alone the other way", {"primary": estimate(0.95, 0.3, 0.0999)}, "uyu"),
         ("no covariates", {"plan": {"covariates": ()}}, "u-u"),
         ("a spline", {"plan": {"method": "spline"}}, "uyu"),
-        ("a searched cut", {"plan": {"method": "maximally_selected"}}, "uyu"),
         ("discovery", {"locked": True}, "uyu"),
     ):
         given: dict[str, Any] = {"primary": sign, "q": 0.2} | beside | changes
         because = "independence" if answers[1] == "n" else "power"
         yield row(f"a sign alone, but {name}", open_(because), answers, **given)
-    yield row("claims", SUPPORTED, "yyy", family=2, reasons=("2 claims of",))
     for questions, told in ((3, "4 claims of the ledger that ask 3 questions"), (4, "4 claims of")):
         yield row(f"4 claims, {questions} questions", SUPPORTED, "yyy", family=4,
                   questions=questions, reasons=(told,), unsaid=("ask 4",))  # fmt: skip
     yield row("alpha of the contract", SUPPORTED, "yyu", primary=estimate(1.6, 0.25, 0.08),
               plan={"rules": {"alpha": 0.1}})  # fmt: skip
-    for p, because in ((0.0499, "multiplicity"), (0.05, "power"), (0.051, "power")):
-        yield row(f"p {p}, alone", open_(because), "uyu", primary=estimate(1.5, 0.2, p), q=0.2,
-                  adjusted=one)  # fmt: skip
     yield row("weak", open_("power"), "uuu", primary=WEAK,
               reasons=("200 events, 191 are needed to find a hazard ratio of 1.50 with 80% power",)
     )  # fmt: skip
-    yield row("weak, nobody knows how many", open_("power"), "uuu", primary=WEAK | {"events": None},
-              plan={"required": None}, without=("needed",))  # fmt: skip
     yield row("weak, no events", open_("power"), "uuu", primary=WEAK | {"events": None},
               reasons=("0 events, 191 are needed",))  # fmt: skip
     yield row("nothing", NOT, "nnn", words="Not supported: no relevant association",
@@ -676,19 +539,10 @@ def _association() -> Iterator[Row]:
               adjusted=estimate(0.9, 0.4))  # fmt: skip
     for ratio, says, answers in ((1.176, NOT, "nnn"), (1.177, open_("independence"), "unn")):
         yield row(f"nearer to none, {ratio}", says, answers, primary=estimate(ratio, 0.1, 0.1))
-        yield row(f"adjusted nearer to none, {ratio}", says, "nnn", primary=NOTHING,
-                  adjusted=estimate(ratio, 0.1, 0.1))  # fmt: skip
-    yield row("no effect at all, wide", open_("power"), "uuu", primary=estimate(1.0, 0.5))
     yield row("the other way", NOT, "nnn", words="associated in the other direction",
               primary=estimate(0.5), reasons=("significant in the other direction",))  # fmt: skip
     yield row("the other way, p 0.05", NOT, "nnn", words="no relevant association",
               primary=estimate(0.9, 0.05, 0.05))  # fmt: skip
-    yield row(
-        "the other way, but wide", open_("independence"), "unu", primary=estimate(0.6, 0.5, 0.01)
-    )
-    yield row("exactly none, q below alpha", open_("independence"), "unu",
-              primary=estimate(1.0, 0.5, 0.01))  # fmt: skip
-    yield row("the claim the other way around", NOT, "nnn", plan={"direction": "lower_risk"})
     yield row("protective", SUPPORTED, "yyy", primary=estimate(0.5),
               plan={"direction": "lower_risk"})  # fmt: skip
     yield row("protective, exactly none", open_("independence"), "unu",
@@ -701,9 +555,6 @@ def _association() -> Iterator[Row]:
     yield row("0.88 (0.78 to 0.98), q 0.026", SMALL_EFFECT, "yyn", q=0.026, **example)
     yield row("0.88 (0.78 to 0.98), q 0.052", NOT, "nyn", q=0.052, **example)
     locked = {"locked": True, "q": None}
-    yield row("locked, weak", open_("power"), "uuu", primary=WEAK, **locked,
-              reasons=("did not reach the prespecified level 0.2",))  # fmt: skip
-    yield row("locked, nothing", NOT, "nnn", primary=NOTHING, **locked)
     yield row("no q", open_("multiplicity"), "uyy", q=None)
     yield row("locked, p below alpha", open_("power"), "uyu", primary=estimate(1.6, 0.2), **locked)
     yield row("locked is never supported", open_("power"), "uyy", locked=True, q=0.001,
@@ -715,8 +566,6 @@ def _association() -> Iterator[Row]:
         plan = {"plan": {"method": method}, "adjusted": STRONG}
         flat = {"primary": estimate(1.1, 0.2, 0.001), **plan}
         yield row(f"{method}, no direction", open_("assumption"), "uyy", **flat)
-        yield row(f"{method}, directed", SUPPORTED, "yyy", primary=estimate(1.6, 0.2, 0.001),
-                  **plan)  # fmt: skip
         yield row(f"{method}, slope touches none", SUPPORTED, "yyy",
                   primary=estimate(1.4, lower=1.0, upper=1.9, p=0.001), **plan)  # fmt: skip
         yield row(f"{method}, slope touches none from below", NOT, "nnn",
@@ -724,20 +573,15 @@ def _association() -> Iterator[Row]:
         )  # fmt: skip
         yield row(f"{method}, no direction, p 0.05", open_("power"), "uuu",
                   primary=estimate(1.1, 0.2, 0.05), plan={"method": method})  # fmt: skip
-        yield row(f"{method}, nothing", NOT, "nnn", primary=NOTHING, plan={"method": method})
         yield row(f"{method}, falling slope, p of any association", open_("assumption"), "unn",
                   primary=estimate(0.98, 0.05, 0.001), plan={"method": method})  # fmt: skip
     turned, met = (open_("assumption"), SUPPORTED)
     for p, mean, above, says, answers in (
-        (0.001, 0.4, 0.52, met, "yyu"),
         (0.001, 0.4, 0.5, met, "yyu"),
         (0.001, 0.4, None, met, "yyu"),
         (0.001, 0.4, 0.48, turned, "uyu"),
-        (0.001, -0.4, 0.48, NOT, "nnn"),
         (0.001, -0.4, 0.5, NOT, "nnn"),
-        (0.001, -0.4, 0.52, turned, "unn"),
         (0.001, 0.0, 0.52, turned, "unn"),
-        (0.09, 0.4, 0.52, met, "yyu"),
         (0.09, 0.4, 0.48, open_("power"), "uyu"),
     ):
         given = estimate(mean, 0.15, p, scale="difference (SD)")
@@ -745,8 +589,6 @@ def _association() -> Iterator[Row]:
                   primary=given | {"method": "rank", "statistic": above},
                   adjusted=given | {"p": 0.001 if mean else 0.9}, q_adjusted=0.001,
                   plan={"method": "rank", "scale": "difference (SD)"})  # fmt: skip
-    yield row("log-rank, interval includes none", SUPPORTED, "yyy",
-              primary=estimate(1.4, 0.2, 0.04), adjusted=STRONG)  # fmt: skip
 
 
 def _independence() -> Iterator[Row]:
@@ -754,11 +596,8 @@ def _independence() -> Iterator[Row]:
     for name, beside, answers in (
         ("not shown", estimate(1.4, 0.25), "yuu"),
         ("p 0.05", estimate(1.5, 0.2, 0.05), "yuu"),
-        ("gone", estimate(1.05, 0.1), "ynn"),
         ("the other way", estimate(0.5, 0.1), "ynn"),
         ("missing", None, "y-y"),
-        ("refused", {"status": "refused", "reason": "collinear"}, "y-y"),
-        ("p is not a number", estimate(2.0, p=math.nan), "y-y"),
     ):
         yield row(f"adjusted {name}", independence, answers, adjusted=beside)
     yield row(
@@ -794,24 +633,10 @@ def _independence() -> Iterator[Row]:
             "adjusted for age and stage: hazard ratio 2.00 (95% CI 1.64 to 2.43) per standard",
         ),
     )
-    yield row(
-        "an interaction is a ratio of ratios",
-        independence,
-        "ynn",
-        adjusted=NOTHING,
-        plan={"comparison": "modification"},
-        reasons=(
-            "hazard ratio 2.00 (95% CI 1.64 to 2.43) for the interaction, p <",
-            "excludes the smallest relevant effect (a ratio of 1.50)",
-        ),
-    )
-    yield row("lung, age", independence, "yuu",
-              primary=estimate(1.19, p=0.042, lower=1.006, upper=1.4),
-              adjusted=estimate(1.11, p=0.23, lower=0.94, upper=1.31),
-              plan={"rules": {"relevant_ratio": 1.3}})  # fmt: skip
-    yield row("not shown, and a control objects", independence, "yuu", adjusted=estimate(1.4, 0.25),
-              ran=controls(permuted=PermutedOutcome(status=RAN, p=0.9, draws=100)),
-              reasons=("permuted outcome [prevents]", "adjusted model [prevents]"))  # fmt: skip
+    yield row("an interaction is a ratio of ratios", independence, "ynn", adjusted=NOTHING,
+              plan={"comparison": "modification"},
+              reasons=("hazard ratio 2.00 (95% CI 1.64 to 2.43) for the interaction, p <",
+                       "excludes the smallest relevant effect (a ratio of 1.50)"))  # fmt: skip
     none = {"covariates": ()}
     yield row("adjusted for nothing", independence, "y-y", plan=none)
     declared = none | {"unadjusted_because": "the exposure was randomized"}
@@ -827,14 +652,9 @@ def _independence() -> Iterator[Row]:
     yield row(
         "strata alone", SUPPORTED, "yyy", words="also after adjustment for site", plan=none | within
     )
-    yield row("strata alone, p not below alpha", open_("power"), "uuu", primary=WEAK,
-              plan=none | within)  # fmt: skip
     yield row("strata and covariates", SUPPORTED, "yyy",
               words="also after adjustment for age, stage and site", plan=within)  # fmt: skip
-    yield row("one covariate", SUPPORTED, "yyy", words="also after adjustment for age",
-              plan={"covariates": ("clinical:age",)})  # fmt: skip
     yield row("nothing crude, but adjusted", independence, "nyy", primary=NOTHING, adjusted=STRONG)
-    yield row("weak crude, but adjusted", open_("power"), "uyy", primary=WEAK, adjusted=STRONG)
 
 
 def _confounding() -> Iterator[Row]:
@@ -847,8 +667,6 @@ def _confounding() -> Iterator[Row]:
     for name, found, says in (
         ("p 0.0499", estimate(1.5, p=0.0499), SUPPORTED),
         ("p 0.05", estimate(1.5, p=0.05), confounding),
-        ("none", NOTHING, confounding),
-        ("turned round", estimate(0.5), confounding),
         ("too small", SMALL, confounding),
     ):
         yield row(f"with an unadjusted variable: {name}", says, "yyy", ran=with_smoking(found),
@@ -862,9 +680,7 @@ def _confounding() -> Iterator[Row]:
         yield row(f"a small effect, with an unadjusted variable: {name}", says, "yyn",
                   primary=SMALL, ran=with_smoking(found))  # fmt: skip
     for name, found, says in (
-        ("none", NOTHING, NOT),
         ("small", SMALL, NOT),
-        ("turned round", estimate(0.5), NOT),
         ("not significant", estimate(1.5, p=0.05), NOT),
         ("large", STRONG, confounding),
     ):
@@ -872,7 +688,6 @@ def _confounding() -> Iterator[Row]:
                   primary=NOTHING, ran=with_smoking(found))  # fmt: skip
     apart = Unadjusted(labels=("Smoking",), reason="no comparison", inseparable=True)
     for name, beside, primary, says, answers in (
-        ("not told apart", apart, STRONG, confounding, "yyy"),
         ("not told apart, and refuted", apart, NOTHING, NOT, "nnn"),
         ("not fitted", apart.model_copy(update={"inseparable": False}), STRONG, SUPPORTED, "yyy"),
         ("p 0.05, unmoved", Unadjusted(labels=("Smoking",), value=1.5, lower=1.0, upper=2.2, p=0.05,
@@ -887,40 +702,22 @@ def _relevance() -> Iterator[Row]:
     yield row("small", SMALL_EFFECT, "yyn", primary=SMALL,
               words="associated, also after adjustment for age and stage; too small to matter",
               reasons=("relevant effect [against]",))  # fmt: skip
-    yield row("small beside the covariates", SMALL_EFFECT, "yyn", adjusted=SMALL)
     yield row("small crude, large adjusted", SUPPORTED, "yyy", primary=SMALL, adjusted=STRONG)
-    yield row("small, adjusted missing", open_("independence"), "y-n", primary=SMALL, adjusted=None)
     yield row("tiny, adjusted missing", NOT, "y-n", primary=tiny, adjusted=None,
               words="Not supported: too small to matter",
               reasons=("adjusted model [prevents]", "relevant effect [against]"))  # fmt: skip
     yield row("small sign, small adjusted", open_("relevance"), "uyn", adjusted=SMALL,
               primary=estimate(1.2, 0.2))  # fmt: skip
     objects = {"ran": controls(permuted=PermutedOutcome(status=RAN, p=0.9, draws=100))}
-    yield row("small, and a control objects", open_("control"), "yyn", primary=SMALL, **objects)
     yield row("tiny, and a control objects", NOT, "yyn", primary=tiny, **objects)
-    for p, says in ((0.0499, SMALL_EFFECT), (0.05, open_("control"))):
-        for name, effect in (("small", SMALL), ("tiny", tiny)):
-            yield row(f"{name}, known positive p {p}", says, "yyn", primary=effect,
-                      ran=controls(known_positive=known_positive(hr=1.2, p=p, upper=1.6))
-            )  # fmt: skip
-    yield row("small, not adjusted", open_("independence"), "y-n", primary=SMALL, adjusted=None)
+    yield row("small, known positive p 0.05", open_("control"), "yyn", primary=SMALL,
+              ran=controls(known_positive=known_positive(hr=1.2, p=0.05, upper=1.6)))  # fmt: skip
     for upper, says, answers in ((1.5, SUPPORTED, "yyu"), (1.499, SMALL_EFFECT, "yyn")):
         yield row(f"upper limit {upper}", says, answers,
                   primary=estimate(1.2, lower=1.05, upper=upper, p=0.01))  # fmt: skip
-    yield row("primary lower limit 1.499", SUPPORTED, "yyy", adjusted=STRONG,
-              primary=estimate(1.9, lower=1.499, upper=2.4, p=0.001))  # fmt: skip
     for lower, answers in ((1.5, "yyy"), (1.499, "yyu")):
-        yield row(f"lower limit {lower}", SUPPORTED, answers,
-                  primary=estimate(1.9, lower=lower, upper=2.4, p=0.001))  # fmt: skip
         yield row(f"adjusted lower limit {lower}", SUPPORTED, answers,
                   adjusted=estimate(1.9, lower=lower, upper=2.4, p=0.001))  # fmt: skip
-    down = {"plan": {"direction": "lower_risk"}}
-    for lower, says, answers in ((0.66, SUPPORTED, "yyu"), (0.67, SMALL_EFFECT, "yyn")):
-        yield row(f"protective, lower limit {lower}", says, answers,
-                  primary=estimate(0.8, lower=lower, upper=0.95, p=0.01), **down)  # fmt: skip
-    for upper, answers in ((0.66, "yyy"), (0.67, "yyu")):
-        yield row(f"protective, upper limit {upper}", SUPPORTED, answers,
-                  primary=estimate(0.5, lower=0.4, upper=upper, p=0.001), **down)  # fmt: skip
     twice = {"plan": {"direction": "lower_risk", "rules": {"relevant_ratio": 2.0}}}
     yield row("protective, lower limit at the edge", SUPPORTED, "yyu",
               primary=estimate(0.8, lower=0.5, upper=0.95, p=0.01), **twice)  # fmt: skip
@@ -928,31 +725,17 @@ def _relevance() -> Iterator[Row]:
               primary=estimate(0.4, lower=0.3, upper=0.5, p=0.001), **twice)  # fmt: skip
     sd = {"plan": {"scale": "difference (SD)", "method": "linear"}}
     for lower, upper, says, answers in (
-        (0.31, 0.7, SUPPORTED, "yyy"),
         (0.3, 0.7, SUPPORTED, "yyy"),
-        (0.29, 0.7, SUPPORTED, "yyu"),
-        (0.1, 0.3, SUPPORTED, "yyu"),
         (0.1, 0.29, SMALL_EFFECT, "yyn"),
     ):
-        yield row(
-            f"difference {lower} to {upper}",
-            says,
-            answers,
-            primary=estimate(
-                (lower + upper) / 2, p=0.001, lower=lower, upper=upper, scale="difference (SD)"
-            ),
-            **sd,
-        )
+        yield row(f"difference {lower} to {upper}", says, answers,
+                  primary=estimate((lower + upper) / 2, p=0.001, lower=lower, upper=upper,
+                                   scale="difference (SD)"), **sd)  # fmt: skip
     yield row("difference, spelled out", open_("power"), "uuu",
               primary=estimate(0.1, 0.2, scale="difference (SD)"),
               reasons=("a difference of 0.30 SD",), **sd)  # fmt: skip
-    for value, says, answers in (
-        (0.12, open_("independence"), "unn"), (0.119, NOT, "nnn"),
-    ):  # fmt: skip
-        yield row(f"difference {value} of 0.3", says, answers,
-                  primary=estimate(value, 0.09, scale="difference (SD)"), **sd)  # fmt: skip
-    yield row("contract's own relevant ratio", SUPPORTED, "yyu", primary=SMALL,
-              plan={"rules": {"relevant_ratio": 1.3}})  # fmt: skip
+    yield row("difference 0.12 of 0.3", open_("independence"), "unn",
+              primary=estimate(0.12, 0.09, scale="difference (SD)"), **sd)  # fmt: skip
 
 
 def _hazards() -> Iterator[Row]:
@@ -975,10 +758,8 @@ def _hazards() -> Iterator[Row]:
         ("proportional", (test(0.05),), SUPPORTED, "[for]"),
         ("not, mean agrees", (test(0.049), mean(-5, 0.01)), SUPPORTED, ""),
         ("not, mean p 0.05", (test(0.049), mean(-5, 0.05)), assumption, ""),
-        ("not, mean is longer", (test(0.01), mean(5, 0.01)), assumption, ""),
         ("not, no difference", (test(0.01), mean(0, 0.01)), assumption, ""),
         ("not, mean missing", (test(0.01),), assumption, ""),
-        ("not, mean refused", (test(0.01), outcome("rmst", status="refused")), assumption, ""),
         ("not, mean without p", (test(0.01), outcome("rmst", statistic=-5.0)), assumption, ""),
         ("not, mean without difference", (test(0.01), outcome("rmst", p=0.01)), assumption, ""),
         ("missing", (), assumption, ""),
@@ -1001,21 +782,15 @@ def _hazards() -> Iterator[Row]:
     near = math.exp(0.4 * math.log(1.5))
     for early, late, crosses in (
         (near, 1 / near, True), (1 / near, near, True), (near, 1 / (near - 1e-9), False),
-        (near - 1e-9, 1 / near, False), (3.0, 0.9, False), (3.0, 2.0, False), (0.4, 0.3, False),
-        (None, 0.3, False), (3.0, None, False),
+        (None, 0.3, False),
     ):  # fmt: skip
         numbers = {
             f"period_hazards.{part}.effect": Number(value=value, unit="", text="")
             for part, value in (("early", early), ("late", late))
         }
-        yield row(
-            f"hazards {early} then {late}",
-            assumption if crosses else SUPPORTED,
-            "yyy",
-            **both,
-            found={"numbers": numbers},
-            others=(test(0.01), mean(-5, 0.01)),
-        )
+        yield row(f"hazards {early} then {late}", assumption if crosses else SUPPORTED, "yyy",
+                  **both, found={"numbers": numbers}, others=(test(0.01), mean(-5, 0.01))
+        )  # fmt: skip
         yield row(f"hazards {early} then {late}, refuted", assumption if crosses else NOT, "nnn",
                   primary=NOTHING, **both, found={"numbers": numbers},
                   others=(test(0.01), mean(5, 0.01)))  # fmt: skip
@@ -1024,9 +799,6 @@ def _hazards() -> Iterator[Row]:
               reasons=("mean time to the event is 5.0 months longer in the exposed",))  # fmt: skip
     yield row("no mean registered", SUPPORTED, "yyy", others=(test(0.01),), **alone,
               reasons=("proportional hazards [limits]",))  # fmt: skip
-    yield row("protective, mean agrees", SUPPORTED, "yyy", primary=estimate(0.5),
-              plan={"extra": ("schoenfeld", "rmst"), "direction": "lower_risk"},
-              others=(test(0.01), mean(5, 0.01)))  # fmt: skip
     yield row("refuted, but the mean agrees", assumption, "nnn", primary=NOTHING,
               others=(test(0.01), mean(-5, 0.01)), **both)  # fmt: skip
     yield row("refuted, the mean does not", NOT, "nnn", primary=NOTHING,
@@ -1034,10 +806,6 @@ def _hazards() -> Iterator[Row]:
               reasons=("proportional hazards [limits]",))  # fmt: skip
     yield row("refuted, proportional", NOT, "nnn", primary=NOTHING,
               others=(test(0.05), mean(-5, 0.01)), **both)  # fmt: skip
-    yield row("refuted, proportionality crashed", NOT, "nnn", primary=NOTHING, **both)
-    yield row("weak, not proportional", open_("power"), "uuu", primary=WEAK,
-              others=(test(0.01), mean(-5, 0.5)), **both,
-              reasons=("proportional hazards [limits]",))  # fmt: skip
 
 
 def _campaigns(second: Callable[..., AnalysisResult]) -> Iterator[Row]:
@@ -1048,8 +816,6 @@ def _campaigns(second: Callable[..., AnalysisResult]) -> Iterator[Row]:
     for name, p, says, answers in (
         ("below", 0.0071, SUPPORTED, "yyu"),
         ("at", 0.0072, open_("multiplicity"), "uyu"),
-        ("above", 0.04, open_("multiplicity"), "uyu"),
-        ("far above", 0.2, open_("power"), "uuu"),
     ):
         given = estimate(1.6, p=p)
         yield row(f"campaign, {name} its level", says, answers, primary=given, plan=split)
@@ -1067,9 +833,7 @@ def _campaigns(second: Callable[..., AnalysisResult]) -> Iterator[Row]:
     for name, found, says in (
         ("below", second(**estimate(1.3, p=0.0071)), (SUPPORTED, "yyy")),
         ("at", second(**estimate(1.3, p=0.0072)), unconfirmed),
-        ("in the other direction", second(**estimate(0.5)), unconfirmed),
         ("refused", second(status="refused", reason="no stage"), unconfirmed),
-        ("missing", analysis(controls=None), unconfirmed),
     ):
         yield row(f"campaign, second cohort {name}", *says, primary=estimate(2.0, p=1e-05),
                   plan=elsewhere, replicate=found,
@@ -1088,7 +852,6 @@ def _others() -> Iterator[Row]:
 
     for name, found, says, limits in (
         ("agrees", second(**STRONG), SUPPORTED, ()),
-        ("p 0.0499", second(**estimate(1.3, p=0.0499)), SUPPORTED, ()),
         ("p 0.05", second(**estimate(1.3, p=0.05)), SUPPORTED, ("points the same way",)),
         ("contradicts", second(**estimate(0.7)), open_("replication"), ()),
         (
@@ -1097,45 +860,34 @@ def _others() -> Iterator[Row]:
             SUPPORTED,
             ("no external validation: the second cohort could not be tested",),
         ),
-        ("without p", second(effect=STRONG["effect"]), SUPPORTED, ("could not be tested",)),
-        ("missing", analysis(controls=None), SUPPORTED, ("could not be tested",)),
     ):
         other = () if name.startswith("p 0.05") else ("points the same way",)
         yield row(f"second cohort {name}", says, "yyy", replicate=found, limits=limits,
                   without=("one cohort only", *other))  # fmt: skip
     given = estimate(0.4, 0.15, 0.001, scale="difference (SD)") | {"method": "rank"}
-    for above, limit in (
-        (0.52, ()),
-        (0.48, ("points the same way by its means, not by its ranks",)),
-    ):
-        yield row(f"second cohort, rank test, exposed higher in {above}", SUPPORTED, "yyu",
-                  primary=given | {"statistic": 0.52}, adjusted=given, q_adjusted=0.001,
-                  plan={"method": "rank", "scale": "difference (SD)"},
-                  replicate=second(**given, statistic=above), limits=limit,
-                  without=() if limit else ("points the same way",))  # fmt: skip
+    yield row("second cohort, rank test, exposed higher in 0.48", SUPPORTED, "yyu",
+              primary=given | {"statistic": 0.52}, adjusted=given, q_adjusted=0.001,
+              plan={"method": "rank", "scale": "difference (SD)"},
+              replicate=second(**given, statistic=0.48),
+              limits=("points the same way by its means, not by its ranks",))  # fmt: skip
     yield from _campaigns(second)
     yield row("no second cohort", SUPPORTED, "yyy",
               limits=("one cohort only; no external validation",))  # fmt: skip
-    yield row(
-        "what cohort, exposure and endpoint say of themselves",
-        SUPPORTED,
-        "yyy",
-        plan={"notes": ("toy: seven are M1", "FABP5: a proxy", "Overall survival: old", "Age: x")},
-        limits=("toy: seven are M1\nFABP5: a proxy\nOverall survival: old",),
-        without=("Age: x",),
-    )
+    yield row("what cohort, exposure and endpoint say of themselves", SUPPORTED, "yyy",
+              plan={"notes": ("toy: seven are M1", "FABP5: a proxy", "Overall survival: old",
+                              "Age: x")},
+              limits=("toy: seven are M1\nFABP5: a proxy\nOverall survival: old",),
+              without=("Age: x",))  # fmt: skip
     yield row("nothing to replicate", NOT, "nnn", primary=NOTHING, replicate=second(**STRONG),
               reasons=("replication [limits]",), without=("one cohort only",))  # fmt: skip
     yield row("seen before", open_("registration"), "yyy", seen="abcdef0123456789",
               without=("written after contract",))  # fmt: skip
-    yield row("seen before, nothing there", NOT, "nnn", primary=NOTHING, seen="abcdef0123456789",
-              limits=("written after contract abcdef012345",))  # fmt: skip
-    for unsafe, says in ((False, open_("reproduction")), (True, open_("reproduction"))):
+    for unsafe in (False, True):
         brought = Objection(
             "reproduction", "second implementation", "not reproduced", "differs", any_reading=unsafe
         )
-        yield row(f"objection brought along, {unsafe}", says, "yyy", objections=(brought,),
-                  qualifiers=("alpha 0.2",))  # fmt: skip
+        says = open_("reproduction")
+        yield row(f"objection brought along, {unsafe}", says, "yyy", objections=(brought,))
         yield row(f"objection to nothing, {unsafe}", says if unsafe else NOT, "nnn",
                   primary=NOTHING, objections=(brought,))  # fmt: skip
     for name, p, text in (
@@ -1158,15 +910,13 @@ def _missing() -> Iterator[Row]:
     for p, says, told in (
         (0.0099, open_("assumption"), ()),
         (0.01, SUPPORTED, (may,)),
-        (0.0499, SUPPORTED, (may,)),
         (0.05, SUPPORTED, ()),
-        (None, SUPPORTED, ()),
     ):
         text = () if says == SUPPORTED else ("of the 40 patients without", "of the 360 with it")
         yield row(f"missingness p {p}", says, "yyy",
                   ran=controls(missingness=Missingness(status=RAN, missing=40, n=400, p=p)),
                   reasons=text, limits=told, without=() if told else (may,))  # fmt: skip
-    for p, says in ((0.0099, open_("assumption")), (0.01, SUPPORTED), (None, SUPPORTED)):
+    for p, says in ((0.0099, open_("assumption")), (0.01, SUPPORTED)):
         found = Missingness(status=RAN, missing=0, n=400, unseen=40, unseen_p=p)
         text = ("the exposure of the 40 patients without the outcome",) if p == 0.0099 else ()
         yield row(f"outcomes lost p {p}", says, "yyy", ran=controls(missingness=found),
@@ -1181,25 +931,8 @@ def _edges() -> Iterator[Row]:
               ran=controls(random=(random_features(0.95), random_features(0.99))),
               reasons=("random features [for] stronger in the claimed direction than 950",)
     )  # fmt: skip
-    yield row("share of signs in percent", open_("assumption"), "yyy",
-              ran=controls(specification=specification(0.5)),
-              reasons=("only expected sign in 50% of the 24 specifications",))  # fmt: skip
-    yield row("known positive by its label", open_("control"), "yyy",
-              ran=controls(known_positive=known_positive(p=0.5)),
-              reasons=("known positive [prevents]",))  # fmt: skip
-    yield row(
-        "known positive without a label",
-        open_("control"),
-        "yyy",
-        ran=controls(known_positive=known_positive(p=0.5)),
-        plan={
-            "controls": {"known_positive": KnownPositive(variable="clinical:stage", endpoint="OS")}
-        },
-        reasons=("known positive [prevents]",),
-    )
-    for method in ("spline", "maximally_selected"):
-        yield row(f"{method}, falling slope, p at alpha", NOT, "nnn",
-                  primary=estimate(0.98, 0.05, 0.05), plan={"method": method})  # fmt: skip
+    yield row("spline, falling slope, p at alpha", NOT, "nnn",
+              primary=estimate(0.98, 0.05, 0.05), plan={"method": "spline"})  # fmt: skip
     yield row("the other way, p at alpha", NOT, "nnn", primary=estimate(0.9, 0.05, 0.05),
               reasons=("the interval excludes the smallest relevant effect",))  # fmt: skip
     yield row("no difference in mean survival, protective claim", open_("assumption"), "yyy",
@@ -1211,19 +944,12 @@ def _edges() -> Iterator[Row]:
               reasons=("discovery [against]",))  # fmt: skip
     yield row("data, what argues", open_("data"), "", primary=None, q=0.001,
               reasons=("data [prevents]",))  # fmt: skip
-    yield row("only adjusted, what argues", open_("independence"), "nyy", primary=NOTHING,
-              adjusted=STRONG, reasons=("adjusted model [prevents]",))  # fmt: skip
-    yield row("power, what argues", open_("power"), "uuu", primary=WEAK,
-              reasons=("power [prevents]",))  # fmt: skip
     yield row("weak and proportional", open_("power"), "uuu", primary=WEAK,
               plan={"extra": ("schoenfeld",)}, others=(outcome("schoenfeld", p=0.5),),
               unsaid=("proportional hazards",))  # fmt: skip
     again = analysis(outcome("primary", **STRONG), controls=None)
     yield row("second cohort, what argues", SUPPORTED, "yyy", replicate=again,
               reasons=("replication [for]",))  # fmt: skip
-    other = analysis(outcome("primary", **estimate(0.7)), controls=None)
-    yield row("second cohort against, what argues", open_("replication"), "yyy", replicate=other,
-              reasons=("replication [prevents]",))  # fmt: skip
     untested = analysis(controls=None)
     yield row("second cohort untested, what argues", SUPPORTED, "yyy", replicate=untested,
               reasons=("replication [limits]",))  # fmt: skip
@@ -1236,40 +962,28 @@ def _limits() -> Iterator[Row]:
 
     few = "no value in 49 of 100 patients only"
     yield row("few patients left", SUPPORTED, "yyy", limits=(few,), **flow(49))
-    yield row("few outcomes left", SUPPORTED, "yyy", limits=(few,), **flow(49, "outcome"))
     yield row("half left", SUPPORTED, "yyy", without=("patients only",), **flow(50))
     yield row("few joined", SUPPORTED, "yyy", without=("patients only",), **flow(49, "join"))
-    for group in ("exposed", "reference"):
-        for events, told in ((0, True), (1, False)):
-            text = ("no event in a group",)
-            key = f"primary.{group}.events"
-            numbers = {"numbers": {key: Number(value=events, unit="events", text=str(events))}}
-            yield row(f"{events} events in {group}", SUPPORTED, "yyy", found=numbers,
-                      **{"limits" if told else "without": text})  # fmt: skip
+    for group, events, told in (("exposed", 0, "limits"), ("reference", 0, "limits"),
+                                ("exposed", 1, "without")):  # fmt: skip
+        key = f"primary.{group}.events"
+        numbers = {"numbers": {key: Number(value=events, unit="events", text=str(events))}}
+        yield row(f"{events} events in {group}", SUPPORTED, "yyy", found=numbers,
+                  **{told: ("no event in a group",)})  # fmt: skip
     yield row("failed specifications", SUPPORTED, "yyy",
               ran=controls(specification=specification(failed=3)),
               limits=("3 of 27 specifications could not be estimated",))  # fmt: skip
-    yield row(
-        "no failed specification",
-        SUPPORTED,
-        "yyy",
-        without=(
-            "could not be estimated",
-            "SIMULATED",
-            "amended",
-            "switched off",
-            "no known positive",
-            "registered after",
-            "another version",
-        ),
-    )
+    yield row("no failed specification", SUPPORTED, "yyy", without=("could not be estimated",
+                                                                    "SIMULATED", "amended",
+                                                                    "switched off",
+                                                                    "no known positive",
+                                                                    "registered after",
+                                                                    "another version"))  # fmt: skip
     yield row("simulated", SUPPORTED, "yyy", plan={"simulated": True}, limits=("simulated data",))
     second = {"version": 2, "parent": "0" * 64, "amendment": "look again"}
     yield row("second version", SUPPORTED, "yyy", plan=second,
               limits=("contract amended, version 2: look again", "no results of another version")
     )  # fmt: skip
-    yield row("second version, seen", open_("registration"), "yyy", plan=second, seen="abc",
-              without=("written after contract", "no results of another version"))  # fmt: skip
     yield row("untested", SUPPORTED, "yyy", plan={"untested": ("margin",)},
               limits=("not tested: margin",))  # fmt: skip
 
@@ -1359,7 +1073,6 @@ def _either() -> Iterator[Row]:
                          "stronger in either direction than 990 of 1000",
                          "sign of the primary test in 100%", "(a hazard ratio of 0.67)")
     )  # fmt: skip
-    yield given("shorter", SUPPORTED, "yyy", words="associated with shorter overall survival")
     yield given("nothing to adjust for", SUPPORTED, "y-y", primary=longer,
                 plan={"covariates": (), "unadjusted_because": "randomized"},
                 words="associated with longer overall survival; nothing to adjust for")  # fmt: skip
@@ -1378,25 +1091,16 @@ def _either() -> Iterator[Row]:
     for ratio in (1.05, 1 / 1.05):
         yield given(f"one side is open, {ratio:.2f}", open_("power"), "uuu",
                     primary=estimate(ratio, 0.2), reasons=("power [prevents]",))  # fmt: skip
-    yield given("a small sign", NOT, "nnn", primary=estimate(1 / 1.1, 0.05, 0.06))
-    yield given("no effect at all", NOT, "nnn", primary=estimate(1.0, 0.05, 1.0))
     for name, beside in (("longer", longer), ("shorter", shorter)):
         yield given(f"only adjusted, {name}", open_("independence"), "nyy", primary=NOTHING,
                     adjusted=beside, reasons=("adjusted model [prevents]",))  # fmt: skip
         sign = estimate(0.7 if name == "longer" else 1 / 0.7, 0.2, 0.06)
         yield given(f"a sign, adjusted {name}", open_("power"), "uyy", primary=sign,
                     adjusted=beside, q_adjusted=0.001)  # fmt: skip
-    yield given("after control over the ledger", open_("multiplicity"), "uyy", primary=longer,
-                q=0.2, q_adjusted=0.001)  # fmt: skip
     crossed = {"plan": {"extra": ("schoenfeld", "rmst")}}
-    for months in (-5, 5):
+    for months, says in ((-5, open_("assumption")), (5, SUPPORTED)):
         means = (outcome("schoenfeld", p=0.01), outcome("rmst", statistic=months, p=0.01))
-        yield given(f"no effect on average, mean {months}", open_("assumption"), "nnn",
-                    primary=NOTHING, others=means, **crossed)  # fmt: skip
-        says = SUPPORTED if months > 0 else open_("assumption")
         yield given(f"longer, mean {months}", says, "yyy", primary=longer, others=means, **crossed)
-    yield given("a second cohort agrees", SUPPORTED, "yyy", primary=longer,
-                replicate=part("replication", longer), reasons=("replication [for]",))  # fmt: skip
     yield given("a second cohort points the other way", open_("replication"), "yyy",
                 primary=longer, replicate=part("replication", shorter))  # fmt: skip
     yield given("locked", open_("power"), "uuu", primary=WEAK | {"part": "discovery"},
@@ -1405,12 +1109,8 @@ def _either() -> Iterator[Row]:
               q=None, reasons=("level 0.2 in the expected direction",))  # fmt: skip
     confirmed = {"part": "confirmation"}
     before = part("discovery", estimate(0.8, 0.15))
-    yield given("confirmed", SUPPORTED, "yyy", primary=longer | confirmed, discovery=before,
-                words="associated with longer overall survival")  # fmt: skip
     yield given("confirmed the other way", NOT, "nnn", primary=shorter | confirmed,
                 discovery=before, words="associated in the other direction")  # fmt: skip
-    yield given("nothing confirmed", NOT, "nnn", primary=NOTHING | confirmed, discovery=before,
-                words="no relevant association in the claimed direction")  # fmt: skip
     yield given("confirmed beside the covariates", SUPPORTED, "yyy",
                 primary=estimate(0.7, 0.2, 0.06) | confirmed, adjusted=longer, q_adjusted=0.001,
                 discovery=before, words="with longer overall survival")  # fmt: skip

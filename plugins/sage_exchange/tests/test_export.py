@@ -218,14 +218,6 @@ def test_what_bel_cannot_say_is_counted(whole: Graph, public_graph: Graph, tmp_p
     assert done.note and "denied 1" in done.note
 
 
-def test_pybel_reads_every_statement(public_graph: Graph, tmp_path: Path) -> None:
-    pybel = pytest.importorskip("pybel", reason="pybel is not installed")
-    export_graph(public_graph, tmp_path / "g.bel", "bel")
-    read = pybel.from_bel_script(str(tmp_path / "g.bel"))
-    assert read.warnings == []
-    assert read.number_of_edges() >= render_bel(public_graph, "known").statements - 1
-
-
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(

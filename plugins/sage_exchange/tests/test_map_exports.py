@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 import shapely
 
-from mcp_servers.measures.maps import (
-    CellMap,
-    Column,
-    ObjectMap,
-    RegionMap,
-    SlideMaps,
-    shape_map,
-)
+from mcp_servers.measures.maps import CellMap, Column, ObjectMap, RegionMap, SlideMaps, shape_map
 from sage.core.errors import InputError
 from sage_exchange.maps.exports import write_anndata, write_qupath, write_spatialdata
 

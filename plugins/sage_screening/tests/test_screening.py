@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -77,14 +76,13 @@ def test_a_screen_names_what_it_cannot_estimate(tmp_path: Path) -> None:
     assert [row["p"] for row in found["top"] if row["feature"] == "clinical:stage"] == [None]
 
 
-@pytest.mark.parametrize("suffix", ["svg", "png"])
-def test_the_same_volcano_plot_is_the_same_file(tmp_path: Path, suffix: str) -> None:
+def test_the_same_volcano_plot_is_the_same_file(tmp_path: Path) -> None:
     s = survival_sample(150, [0.5, 0.3], seed=3)
     genes = np.random.default_rng(0).normal(size=(150, 80))
     genes[:, 0] = s.X[:, 0]
     found = rank(s.time, s.event, genes, names=[f"GENE{i}" for i in range(80)])
     files = [
-        volcano(found, tmp_path / f"{name}.{suffix}", title="Screen", simulated=True).read_bytes()
+        volcano(found, tmp_path / f"{name}.svg", title="Screen", simulated=True).read_bytes()
         for name in "ab"
     ]
     assert files[0] == files[1]
