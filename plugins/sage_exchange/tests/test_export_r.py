@@ -179,7 +179,7 @@ NESTED = ["primary.p", "primary.effect", "adjusted.p", "adjusted.upper"]
         (
             {"exposures": [AMOUNT | {"cut": "fixed", "threshold": 0.7, "transform": "rank"}],
              "endpoint": "node"},
-            ["primary.n", "primary.p", "adjusted.upper"],
+            ["primary.p", "primary.effect", "adjusted.upper"],
         ),
         ({"endpoint": "size"}, ["primary.p", "adjusted.lower"]),
         ({"endpoint": "cause"}, ["gray.p", "fine_gray.effect", "fine_gray_adjusted.p"]),
