@@ -38,18 +38,11 @@ EQUIVALENT = {
 }
 """Mutants that change nothing, by the line they change and the change, with the reason."""
 
-COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
-    ast.Lt: (ast.LtE, ast.Gt),
-    ast.LtE: (ast.Lt, ast.GtE),
-    ast.Gt: (ast.GtE, ast.Lt),
-    ast.GtE: (ast.Gt, ast.LtE),
-    ast.Eq: (ast.NotEq,),
-    ast.NotEq: (ast.Eq,),
-    ast.Is: (ast.IsNot,),
-    ast.IsNot: (ast.Is,),
-    ast.In: (ast.NotIn,),
-    ast.NotIn: (ast.In,),
-}
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+"""Each with what a slip makes of it; one that is turned round fails more rows than its border."""
 WORDS = (
     ("yes", "no", "unclear", "not answered"),
     ("supported", "small_effect", "not_supported", "inconclusive"),
@@ -108,9 +101,8 @@ def find_places(tree: ast.Module) -> Iterator[Place]:
             continue
         if isinstance(node, ast.Compare):
             for at, operator in enumerate(node.ops):
-                for other in COMPARISONS[type(operator)]:
-                    change = f"{type(operator).__name__} to {other.__name__}"
-                    yield node, change, node.ops, at, other()
+                slip = COMPARISONS[type(operator)]
+                yield node, f"{type(operator).__name__} to {slip.__name__}", node.ops, at, slip()
         elif isinstance(node, ast.BoolOp):
             other = ast.Or if isinstance(node.op, ast.And) else ast.And
             yield node, f"{type(node.op).__name__} to {other.__name__}", node, "op", other()

@@ -97,11 +97,6 @@ KINDS: dict[str, tuple[dict[str, object], dict[str, float]]] = {
         {"exposures": [SCORE], "comparison": "per_sd", "direction": "either"}, {"score": -0.7},
     ),
     "doubling": ({"exposures": [AMOUNT], "comparison": "per_doubling"}, {"amount": 0.4}),
-    "percentile": (
-        {"exposures": [AMOUNT | {"transform": "rank", "cut": "continuous"}],
-         "comparison": "per_sd"},
-        {"amount": 0.5},
-    ),
     "trend": (
         {"exposures": [AMOUNT | {"cut": "quartile"}], "comparison": "trend"}, {"amount": 0.5},
     ),

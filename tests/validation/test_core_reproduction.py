@@ -36,7 +36,6 @@ from validation.simulate.world import write_world
 from validation.statistics.cox import cox
 
 CLAIMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "extremes": ("logrank", {"comparison": "extremes"}),
     "interaction": ("cox", {"comparison": "interaction"}),
     "spline": ("spline", {"cut": "spline"}),
     "strata": ("logrank", {"comparison": "exposed_vs_rest", "strata": ["clinical:stage"]}),

@@ -151,7 +151,6 @@ def repeated(
 
 CONTINUOUS = PAIR[0] | {"cut": "continuous"}
 STAGE = ["clinical:stage"]
-ADDED = {"exposures": [SEX, CONTINUOUS], "comparison": "added", "direction": "either"}
 MEDIATION = {"exposures": [SEX, CONTINUOUS], "comparison": "mediation", "covariates": STAGE}
 MEN = [{"variable": "clinical:sex", "op": "eq", "value": "male"}]
 NESTED = ["primary.p", "primary.effect", "adjusted.p", "adjusted.upper"]
@@ -195,11 +194,6 @@ NESTED = ["primary.p", "primary.effect", "adjusted.p", "adjusted.upper"]
             ["primary.effect", "ordered_groups.p"],
         ),
         (
-            {"exposures": [PAIR[1] | {"cut": "levels"}], "comparison": "trend",
-             "covariates": ["clinical:sex"]},
-            ["primary.effect", "adjusted.p"],
-        ),
-        (
             {"endpoint": "late", "exposures": [PAIR[0] | {"cut": "spline"}]},
             ["primary.nonlinearity.p"],
         ),
@@ -219,8 +213,11 @@ NESTED = ["primary.p", "primary.effect", "adjusted.p", "adjusted.upper"]
              "within.1.exposed.p", "within.1.reference.n"],
         ),
         ({"exposures": [CONTINUOUS, SEX], "comparison": "combined", "covariates": STAGE}, NESTED),
-        (ADDED | {"covariates": STAGE, "endpoint": "node"}, NESTED),
-        (ADDED | {"covariates": STAGE, "endpoint": "size"}, NESTED),
+        (
+            {"exposures": [SEX, CONTINUOUS], "comparison": "added", "direction": "either",
+             "covariates": STAGE, "endpoint": "node"},
+            NESTED,
+        ),
         (MEDIATION, ["primary.p", "primary.effect", "adjusted.effect"]),
         (MEDIATION | {"endpoint": "size"}, ["primary.p", "primary.effect", "adjusted.effect"]),
     ],
