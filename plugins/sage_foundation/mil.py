@@ -95,7 +95,7 @@ def mil_train(given: TrainInput, context: ToolContext) -> TrainResult:
     from sage_foundation import attention
 
     torch.set_num_threads(max(1, context.threads))  # small matrices: more threads only wait
-    data = _load(given.features, given.labels, context)
+    data = load_bags(given.features, given.labels, context)
     classes = sorted(set(data.labels))
     if len(classes) < 2:
         raise InputError(
@@ -200,7 +200,7 @@ def mil_evaluate(given: EvaluateInput, context: ToolContext) -> EvaluateResult:
     from sage_foundation.features import write_scores
 
     network, card, mean, sd = _load_model(given.weights, context)
-    data = _load(given.features, given.labels, context)
+    data = load_bags(given.features, given.labels, context)
     classes = list(card["classes"])
     foreign = sorted(set(data.labels) - set(classes))
     if foreign:
@@ -251,7 +251,8 @@ class Bags:
     warnings: list[str]
 
 
-def _load(features: str, labels: str, context: ToolContext) -> Bags:
+def load_bags(features: str, labels: str, context: ToolContext) -> Bags:
+    """Load the features of the slides in a table; raises `InputError` for unlike features."""
     import numpy as np
     import pandas as pd
 

@@ -13,7 +13,7 @@ from mcp_servers.pathology.common import Device, Given, Seed
 from mcp_servers.spec import InputPath, OutputName, Resources, SlidePath
 from sage.core.errors import InputError
 from sage.core.seeds import generator
-from sage_foundation.mil import MIL_VALIDITY
+from sage_foundation.mil import MIL_VALIDITY, load_bags
 from sage_nova.tools import declare as nova
 from sage_nova.tools.folder import list_slides
 
@@ -261,6 +261,7 @@ def train_test_mil(given: MilInput, context: ToolContext) -> nova.Result:
     """
     import h5py
     import numpy as np
+    import pandas as pd
     import torch
 
     from mcp_servers.pathology.common import choose_device
@@ -270,8 +271,14 @@ def train_test_mil(given: MilInput, context: ToolContext) -> nova.Result:
     folds = [f"fold_{i}" for i in range(given.num_folds)]
     table = read_table(given.splits_path, context, ["slide_id", cats, *folds])
     torch.set_num_threads(max(1, context.threads))
-    bags, warnings = _load_bags(given, table, context)
-    table = table[table["slide_id"].astype(str).isin(bags)]
+    names = table["slide_id"] = table["slide_id"].astype(str)
+    with nova.house(context) as own:
+        with own.writing("labels.csv") as path:
+            named = {"slide": names, "patient": names, "label": table[cats]}
+            pd.DataFrame(named).to_csv(path, index=False)
+        data = load_bags(given.patch_features_path, str(own.roots.output / "labels.csv"), own)
+    bags, warnings = dict(zip(data.slides, data.bags, strict=True)), data.warnings
+    table = table[table["slide_id"].isin(bags)]
     classes = int(table[cats].max()) + 1
     if classes < 2 or not np.array_equal(sorted(table[cats].unique()), np.arange(classes)):
         raise InputError(
@@ -301,11 +308,11 @@ def train_test_mil(given: MilInput, context: ToolContext) -> nova.Result:
             context.progress((number + share) / len(folds), f"fold {number}")
 
         network, mean, sd = attention.fit(
-            [bags[name] for name in train["slide_id"].astype(str)], train[cats].to_numpy(), classes,
+            [bags[name] for name in train["slide_id"]], train[cats].to_numpy(), classes,
             settings, given.seed + number, None, device, report,
         )  # fmt: skip
         names, where = (
-            test["slide_id"].astype(str).tolist(),
+            test["slide_id"].tolist(),
             f"{root}/fold_{number}/attention_scores",
         )
         chances = np.zeros((len(names), classes))
@@ -325,27 +332,6 @@ def train_test_mil(given: MilInput, context: ToolContext) -> nova.Result:
         "root_save_dir": root, "experiment_config_json_path": config,
         "final_metrics_json_path": metrics, "attention": written, "warnings": warnings,
     }  # fmt: skip
-
-
-def _load_bags(
-    given: MilInput, table: Any, context: ToolContext
-) -> tuple[dict[str, Any], list[str]]:
-    from sage_foundation.features import read_features
-
-    folder = context.input(given.patch_features_path, "folder")
-    files = {name: folder / f"{name}.h5" for name in table["slide_id"].astype(str)}
-    held = {k: v for k, v in files.items() if context.roots.allows(v.resolve()) and v.is_file()}
-    bags = {name: read_features(file)[0] for name, file in held.items()}
-    if not bags:
-        raise InputError(
-            f"{given.patch_features_path}: contains no SLIDE.h5 for the slides in the table"
-        )
-    if len(sizes := {bag.shape[1] for bag in bags.values()}) > 1:
-        raise InputError(
-            f"{given.patch_features_path}: features have different dimensions: {sorted(sizes)}"
-        )
-    missing = [name for name in files if name not in held]
-    return bags, [f"{len(missing)} slides have no features, e.g. {missing[0]}"] if missing else []
 
 
 def _score_fold(fold: int, names: list[str], truth: Any, chances: Any, where: str) -> FoldResult:
