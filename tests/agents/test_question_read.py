@@ -29,13 +29,7 @@ from agents.question.types import (
     lacks_outcome,
 )
 from agents.question.vocabulary import Vocabulary
-from benchmarks.adapters.questions import (
-    Answer,
-    GoldQuestion,
-    compare,
-    list_carriers,
-    load_gold,
-)
+from benchmarks.adapters.questions import Answer, GoldQuestion, compare, list_carriers, load_gold
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
 from sage.core.errors import InputError

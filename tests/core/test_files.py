@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -14,14 +13,7 @@ from pathlib import Path
 import pytest
 
 import sage.core.files as files
-from sage.__main__ import main
-from sage.core.files import (
-    append_line,
-    replacing,
-    write_bytes,
-    write_text,
-    writing,
-)
+from sage.core.files import append_line, replacing, write_bytes, write_text, writing
 
 HOUSE = Path(files.__file__).parents[2]
 
@@ -108,25 +100,6 @@ def test_a_full_disk_names_the_file_and_leaves_the_former_one(
             stream.write(b"x")
     assert raised.value.filename == str(path)
     assert path.read_text() == "before" and names(tmp_path) == ["table.csv"]
-
-
-def test_a_file_over_the_limit_ends_the_command_with_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "table.csv"
-    monkeypatch.setattr("sage.cli.app.app", lambda: write_bytes(path, b"x" * 100_000))
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
-    try:
-        with pytest.raises(SystemExit) as ended:
-            main()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
-    assert ended.value.code == 1
-    assert str(path) in capsys.readouterr().err
-    assert names(tmp_path) == []
 
 
 @pytest.mark.usefixtures("_both_ways")

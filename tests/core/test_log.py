@@ -20,7 +20,6 @@ import sage.core.log as log
 from sage.core.clock import using
 from sage.run.folder import RunFolder
 from tests.core.clocks import SetClock
-from tests.core.http_server import FAST, MANY, Answer, as_json, serving
 from tests.warm import run_warm
 
 HOUSE = str(Path(sage.__file__).parents[1])
@@ -174,26 +173,3 @@ def test_the_command_line_logs_to_a_file_and_shows_its_level(tmp_path: Path) -> 
     assert quiet.returncode == 2 and len(quiet.stderr.strip().splitlines()) == 1
     assert told("--log-level", "loud", "show", "x").returncode == 2
     assert told("--log-file", "no/l", "show").returncode == 2
-
-
-def test_a_retry_is_logged_without_its_key(tmp_path: Path) -> None:
-    import asyncio
-
-    from sage.core.http.client import Request, ServiceClient
-
-    log.configure("info", tmp_path / "log.jsonl")
-
-    async def ask(url: str) -> object:
-        client = ServiceClient(None, FAST)
-        keys = {"api_key": "SECRET99"}
-        found = await client.fetch(Request("svc", MANY, url + "/x", secret_params=keys), json.loads)
-        await client.close()
-        return found
-
-    with serving() as services:
-        services.routes["/x"] = [Answer(b"", 503), as_json({"a": 1})]
-        assert asyncio.run(ask(services.url)) == {"a": 1}
-    record = lines(tmp_path / "log.jsonl")[0]
-    assert (record["event"], record["service"]) == ("retrying", "svc")
-    assert "503" in record["reason"] or "no complete response" in record["reason"]
-    assert "SECRET99" not in (tmp_path / "log.jsonl").read_text()

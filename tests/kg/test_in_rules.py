@@ -60,10 +60,7 @@ def kept(sentence: str) -> list[Statement]:
             "TGF-β1 correlates negatively with CD8+ T cells.",
             ("TGFB1", "correlates_negatively_with", "CD8 T cell", "negative"),
         ),
-        (
-            "FABP5 compensates for FABP4 loss.",
-            ("FABP5", "compensates_for", "FABP4", "positive"),
-        ),
+        ("FABP5 compensates for FABP4 loss.", ("FABP5", "compensates_for", "FABP4", "positive")),
     ],
 )
 def test_direction_follows_the_sentence(sentence: str, expected: tuple[str, str, str, str]) -> None:
@@ -242,11 +239,7 @@ def test_weak_notes_are_believed_less(tmp_path) -> None:
         ("Blockade of CXCR4 suppresses metastasis.", "CXCR4 inhibitor", "CXCR4"),
         ("CXCR4 neutralizing antibodies suppress metastasis.", "CXCR4 inhibitor", "CXCR4"),
         ("Anti-EGFR antibodies inhibit cell proliferation.", "EGFR inhibitor", "EGFR"),
-        (
-            "FGFR3 tyrosine kinase inhibitors inhibit invasion.",
-            "FGFR3 inhibitor",
-            "FGFR3",
-        ),
+        ("FGFR3 tyrosine kinase inhibitors inhibit invasion.", "FGFR3 inhibitor", "FGFR3"),
     ],
 )
 def test_an_agent_is_never_the_thing_it_acts_on(sentence: str, expected: str, never: str) -> None:

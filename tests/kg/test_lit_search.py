@@ -154,9 +154,7 @@ def test_two_critics_cost_each_service_one_search(services: FakeServices) -> Non
     assert len(services.to("/epmc")) == len(services.to("/slow")) == 1
 
 
-def test_a_round_waits_for_no_source_beyond_its_patience(
-    services: FakeServices,
-) -> None:
+def test_a_round_waits_for_no_source_beyond_its_patience(services: FakeServices) -> None:
     with literature(services) as search:
         search.search(QUERIES[:1], 5, patience=1.0)
         begun = time.monotonic()

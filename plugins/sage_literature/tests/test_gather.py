@@ -436,10 +436,7 @@ def text_of(world: Catalogs, tmp_path: Path, body: bytes, status: int = 200) -> 
 
 BODY = "<body><sec><title>R</title><p>{}</p></sec></body>".format("Many words of text. " * 80)
 REFUSED = {
-    "entities": (
-        b'<!DOCTYPE a [<!ENTITY x "y">]><article>&x;</article>',
-        "declares XML entities",
-    ),
+    "entities": (b'<!DOCTYPE a [<!ENTITY x "y">]><article>&x;</article>', "declares XML entities"),
     "malformed": (b"<article><front></article>", "malformed XML"),
     "another paper": (
         b'<article><front><article-meta><article-id pub-id-type="doi">10.5555/other</article-id>'
@@ -698,10 +695,7 @@ def test_an_error_of_the_disk_is_the_error_that_is_seen(
 
 
 FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "of something else": (
-        lambda p: (p.mkdir(), (p / "x").write_text("")),
-        "not from",
-    ),
+    "of something else": (lambda p: (p.mkdir(), (p / "x").write_text("")), "not from"),
     "a file": (lambda p: p.write_text(""), "is a file"),
 }
 

@@ -12,12 +12,7 @@ from mcp_servers.registry import Registry
 from mcp_servers.roots import Roots
 from mcp_servers.spec import InputPath, ToolRun, tool
 from sage.core.errors import InputError
-from sage_programs.features import (
-    DataPlan,
-    Extraction,
-    extract_features,
-    resolve_cohort,
-)
+from sage_programs.features import DataPlan, Extraction, extract_features, resolve_cohort
 from validation.cohort.cohort import Cohort
 from validation.cohort.model import CohortSpec
 

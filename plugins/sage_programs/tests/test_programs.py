@@ -303,9 +303,7 @@ def test_an_endless_program_ends_and_gives_nothing(
 )  # fmt: skip
 def test_a_table_of_values_that_the_program_forged_is_refused(box: Sandbox, left: str) -> None:
     source = body(
-        f"open('/output/values.json', 'w').write({left!r})",
-        "os._exit(0)",
-        before="import os",
+        f"open('/output/values.json', 'w').write({left!r})", "os._exit(0)", before="import os"
     )
     with pytest.raises(InputError, match="far_neighbor"):
         run_program(hostile(source), slides(1), box)
@@ -343,13 +341,7 @@ def test_gate_approval_and_measurement_from_the_command_line(box: Sandbox, tmp_p
         "1",
     )
     assert "nobody has approved this program" in sage(*measure, cwd=tmp_path, code=2)
-    approve = (
-        "programs",
-        "approve",
-        "far.py",
-        "--by",
-        "A. Reader",
-    )
+    approve = ("programs", "approve", "far.py", "--by", "A. Reader")
     assert "gate report not found" in sage(*approve, cwd=tmp_path, code=2)
     sage("programs", "gate", "-", "--maps", "maps", "--define", "far.py", cwd=tmp_path)
     report = json.loads((tmp_path / "gate" / "gate.json").read_text())

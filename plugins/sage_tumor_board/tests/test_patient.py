@@ -221,10 +221,7 @@ def test_a_hidden_text_in_a_report_is_shown_or_gone(tmp_path: Path) -> None:
         (lambda at: at.write_text("x"), "folder not found"),
         (lambda at: (at.mkdir(), (at / "scan.pdf").write_text("x")), "save it as text"),
         (lambda at: (at.mkdir(), (at / "a\nb.txt").write_text("x")), "rename it"),
-        (
-            lambda at: (at.mkdir(), (at / "2099-01-01.txt").write_text("x")),
-            "dated later: 1",
-        ),
+        (lambda at: (at.mkdir(), (at / "2099-01-01.txt").write_text("x")), "dated later: 1"),
     ],
 )
 def test_bad_folders_are_refused_with_a_clear_message(

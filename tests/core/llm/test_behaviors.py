@@ -16,9 +16,9 @@ import pytest
 from pydantic import BaseModel, Field
 
 from sage.core.errors import FaultError
+from sage.core.llm import client
 from sage.core.llm.budget import Meter, charges
-from sage.core.llm.client import Client, Endpoint
-from sage.core.llm.messages import Message, ModelChoice, Request
+from sage.core.llm.messages import Message, ModelChoice, Reply, Request
 from sage.core.llm.repair import fit, read_object
 from sage.core.llm.trace import Trace
 from sage.core.llm.turns import ModelPolicy, Result, Task, Tool, take_turns
@@ -68,9 +68,22 @@ GOOD = '{"n": 3}'
 BAD = "no object here"
 
 
-def _ask(
-    answer: Callable[[dict[str, Any]], Answer], folder: Path, *, tools: bool = False, **more: Any
-) -> tuple[Result[Reading], Trace, int, list[dict[str, Any]]]:
+class Model:
+    """A model without a server, which gives these replies."""
+
+    def __init__(self, *texts: str) -> None:
+        self.left = list(texts)
+
+    def ask(self, request: Request) -> client.Answer:
+        reply = Reply(self.left.pop(0), "stop", 10, 1, "m")
+        return client.Answer(reply, 0.0, key="")
+
+    async def ask_async(self, request: Request) -> client.Answer:
+        raise NotImplementedError
+
+
+def _run(model: client.Model, folder: Path, *, tools: bool = False) -> tuple[Result[Reading], int]:
+    """The result, and how often the tool was used."""
     looked: list[str] = []
 
     def look(given: Look) -> object:
@@ -79,27 +92,27 @@ def _ask(
 
     tool = Tool("look", "Look a gene up.", Look, look)
     task = Task(
-        agent="reader",
-        given=Look(gene="x"),
-        returns=Reading,
-        check=lambda _: [],
-        repairs=2,
+        agent="reader", given=Look(gene="x"), returns=Reading, check=lambda _: [], repairs=2,
         tools=(tool,) if tools else (),
-    )
-    trace = Trace(folder / "trace.jsonl")
+    )  # fmt: skip
+    request = Request(
+        agent="reader", model=ModelChoice(name="m", max_tokens=500),
+        messages=(Message(role="system", text="Read."), Message(role="user", text="Now.")),
+        schema=Reading.model_json_schema(), title="Reading",
+        tools=(tool.wire(),) if tools else (),
+    )  # fmt: skip
+    policy = ModelPolicy(model, request, show=one_line)
+    return take_turns(task, policy, Trace(folder / "trace.jsonl"), "chat"), len(looked)
+
+
+def _ask(
+    answer: Callable[[dict[str, Any]], Answer], folder: Path, *, tools: bool = False, **more: Any
+) -> tuple[Result[Reading], int, list[dict[str, Any]]]:
+    """The same over HTTP, and the requests."""
     with serve(answer) as server:
-        options = {"base_url": server.url, "retries": 1, "timeout_s": 5, "stall_s": 1, **more}
-        client = Client(Endpoint(**options), Meter(folder / "spending.jsonl"))
-        request = Request(
-            agent="reader",
-            model=ModelChoice(name="m", max_tokens=500),
-            messages=(Message(role="system", text="Read."), Message(role="user", text="Now.")),
-            schema=Reading.model_json_schema(),
-            title="Reading",
-            tools=(tool.wire(),) if tools else (),
-        )
-        result = take_turns(task, ModelPolicy(client, request, show=one_line), trace, "chat")
-    return result, trace, len(looked), server.requests
+        options = {"base_url": server.url, "retries": 1, "timeout_s": 5, "stall_s": 0.3, **more}
+        model = client.Client(client.Endpoint(**options), Meter(folder / "spending.jsonl"))
+        return *_run(model, folder, tools=tools), server.requests
 
 
 def _kinds(folder: Path) -> list[str]:
@@ -108,18 +121,13 @@ def _kinds(folder: Path) -> list[str]:
 
 TEXTS: list[tuple[str, str, str]] = [
     ("OpenAI", GOOD, "answered"),
-    ("OpenAI", " \n" + GOOD + "\n\n", "answered"),
     ("llama.cpp", "\ufeff" + GOOD, "answered"),
-    ("Ollama", f"```json\n{GOOD}\n```", "answered"),
-    ("Ollama", f"```\n{GOOD}\n```", "answered"),
     ("LM Studio", f"```JSON\n{GOOD}\n```\nI hope that this helps!", "answered"),
     ("Llama 3", f"Here is the reading:\n{GOOD}", "answered"),
     ("Mistral", f"{GOOD}\nLet me know if you need more.", "answered"),
     ("Qwen 3", f"<think>Is it 4?</think>\n{GOOD}", "answered"),
     ("DeepSeek R1", f"It is 3.</think>{GOOD}", "answered"),
-    ("Qwen 3", f"<think>\n\n</think>\n\n{GOOD}", "answered"),
     ("Phi", '{"n": 3,}', "repaired"),
-    ("Phi", '{"n": 3, "notes": ["a", "b",],}', "repaired"),
     ("Gemma", '{"n": 3 // three\n}', "repaired"),
     ("Gemma", '{/* counted */ "n": 3}', "repaired"),
     ("Llama 2", "{'n': 3}", "repaired"),
@@ -154,9 +162,7 @@ TEXTS: list[tuple[str, str, str]] = [
     ("any", f"[{GOOD}, {GOOD}]", "asked again"),
     ("any", '{"n": NaN}', "asked again"),
     ("any", '{"n": 3, "share": Infinity}', "asked again"),
-    ("any", '{"n": null}', "asked again"),
     ("any", '{"n": "three"}', "asked again"),
-    ("any", '{"n": 3.5}', "asked again"),
     ("any", '{"n": 3, "verdict": "quite novel"}', "asked again"),
     ("any", '{"count": 3}', "asked again"),
     ("any", "[" * 1_500, "asked again"),
@@ -168,12 +174,10 @@ TEXTS: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize(("where", "text", "outcome"), TEXTS)
 def test_texts(where: str, text: str, outcome: str, tmp_path: Path) -> None:
-    answers = [Answer(text), Answer(GOOD)]
-    result, _, _, requests = _ask(
-        lambda body: answers[min(len(answers) - 1, _turn(body))], tmp_path
-    )
+    model = Model(text, GOOD)
+    result, _ = _run(model, tmp_path)
     assert result.output.n == 3
-    assert len(requests) == (2 if outcome == "asked again" else 1)
+    assert len(model.left) == (0 if outcome == "asked again" else 1)
     kinds = _kinds(tmp_path)
     assert ("repair" in kinds, "refusal" in kinds) == (
         outcome == "repaired", outcome == "asked again",
@@ -192,7 +196,6 @@ def _call(name: str = "look", arguments: str = '{"gene": "A"}', **more: Any) -> 
 
 
 MESSAGES: list[tuple[str, Answer, bool, int]] = [
-    ("OpenAI: a call", Answer(delta=_call()), True, 1),
     ("Azure: whole", Answer(delta=_call(), whole=True), True, 1),
     ("Ollama: a call without id", Answer(delta=_call(id=None)), True, 1),
     ("Gemini by OpenRouter: module", Answer(delta=_call("functions.look")), True, 1),
@@ -208,22 +211,16 @@ MESSAGES: list[tuple[str, Answer, bool, int]] = [
     ("arguments cut", Answer(delta=_call(arguments='{"gene": ')), True, 0),
     ("Claude by OpenRouter: answer as a call", Answer(delta=_call("Reading", GOOD)), True, 0),
     ("vLLM: answer as a call", Answer(delta=_call("Reading", GOOD)), False, 0),
-    ("vLLM: answer as any call", Answer(delta=_call("json", GOOD)), False, 0),
     ("Mistral: content in parts", Answer(delta={"content": [{"type": "text", "text": GOOD}]}),
      False, 0),
     ("Magistral: thinking part", Answer(delta={"content": [
         {"type": "thinking", "thinking": [{"type": "text", "text": "Hm {"}]},
         {"type": "text", "text": GOOD}]}), False, 0),
-    ("parts, whole", Answer(delta={"content": [{"type": "text", "text": GOOD}]}, whole=True),
-     False, 0),
     ("content null", Answer(delta={"content": None, "reasoning_content": GOOD}), False, 0),
     ("vLLM: answer in reasoning_content", Answer(delta={"reasoning_content": f"So:\n{GOOD}"}),
      False, 0),
     ("OpenRouter: answer in reasoning", Answer(delta={"reasoning": f"{{x}} {GOOD}"}), False, 0),
-    ("fenced in reasoning", Answer(delta={"reasoning_content": f"```json\n{GOOD}\n```"}), False, 0),
     ("SGLang: unclosed thoughts", Answer(f"<think>It is {GOOD}"), False, 0),
-    ("LM Studio: no usage", Answer(GOOD, usage=False), False, 0),
-    ("whole without usage", Answer(GOOD, usage=False, whole=True), False, 0),
 ]  # fmt: skip
 
 
@@ -231,7 +228,7 @@ MESSAGES: list[tuple[str, Answer, bool, int]] = [
                          ids=[row[0] for row in MESSAGES])  # fmt: skip
 def test_messages(answer: Answer, tools: bool, looks: int, tmp_path: Path) -> None:
     answers = [answer, Answer(GOOD)]
-    result, _, looked, requests = _ask(
+    result, looked, requests = _ask(
         lambda body: answers[min(1, _turn(body))], tmp_path, tools=tools
     )
     assert result.output.n == 3 and looked == looks
@@ -256,17 +253,13 @@ def _chunk(content: str, finish: str | None = None) -> str:
 
 SERVERS: list[tuple[str, Answer]] = [
     ("503 once", Answer("loading", status=503, headers={"Retry-After": "0"})),
-    ("529 overloaded", Answer("overloaded", status=529, headers={"Retry-After": "0"})),
     ("OpenRouter: 200 with an error", Answer(raw=_error(502))),
-    ("OpenRouter: 200 with a rate limit", Answer(raw=_error(429))),
     ("LM Studio: 200 with an error of text", Answer(raw=b'{"error": "model is loading"}')),
     ("llama.cpp: error in the stream", _stream(_error(503).decode())),
     ("OpenAI: server_error in the stream", _stream(
         '{"error": {"type": "server_error", "message": "retry", "code": null}}')),
-    ("error after a part", _stream(_chunk('{"n"'), _error(502).decode())),
     ("cut after a part", _stream(_chunk('{"n"'))),
-    ("connection lost after a part", Answer('{"n": 3}', pieces=4, breaks=True)),
-    ("stall after a part", Answer('{"n": 3}', pieces=2, pause=1.6)),
+    ("stall after a part", Answer('{"n": 3}', pieces=2, pause=0.5)),
     ("OpenRouter: keep-alive comments", _stream(
         ": OPENROUTER PROCESSING\n\n", ": OPENROUTER PROCESSING\n\n", _chunk(GOOD, "stop"))),
     ("Azure: a first chunk without choices", _stream(
@@ -289,15 +282,12 @@ def test_servers(answer: Answer, tmp_path: Path) -> None:
 
 FORMATS: list[tuple[str, int, str, str]] = [
     ("TGI", 422, "Unprocessable entity", "json_schema"),
-    ("vLLM", 400, "response_format json_schema is not supported", "json_schema"),
     ("FastAPI", 422, "body.response_format: extra fields not permitted", "response_format"),
     ("OpenRouter", 404, "No endpoints found that support response_format", "response_format"),
     ("LM Studio", 400, "'response_format.type' must be 'json_schema' or 'text'", "json_object"),
     ("llama.cpp", 501, "json_schema is not implemented", "json_schema"),
     ("Ollama", 400, "m does not support tools", "tools"),
     ("OpenRouter", 404, "No endpoints found that support tool use", "tools"),
-    ("Azure", 400, "Unrecognized request argument supplied: stream_options", "stream_options"),
-    ("OpenAI", 400, "Unsupported parameter: 'max_tokens'; use max_completion_tokens", "max_tokens"),
 ]  # fmt: skip
 
 
@@ -323,15 +313,9 @@ def test_each_problem_is_sent_back_at_once(tmp_path: Path) -> None:
 
 
 def test_an_error_of_the_request_is_not_repeated(tmp_path: Path) -> None:
-    asked: list[int] = []
-
-    def answer(body: dict[str, Any]) -> Answer:
-        asked.append(1)
-        return Answer(raw=_error(400, "unknown option"))
-
+    left = [Answer(raw=_error(400, "unknown option"))]
     with pytest.raises(FaultError, match="unknown option"):
-        _ask(answer, tmp_path)
-    assert len(asked) == 1
+        _ask(lambda body: left.pop(), tmp_path)
 
 
 def test_the_case_of_a_tag_is_repaired() -> None:

@@ -23,17 +23,6 @@ def _charge(usd: float) -> Charge:
     return Charge(agent="a", model="m", prompt_tokens=1, completion_tokens=1, usd=usd)
 
 
-def test_what_is_reserved_is_not_there_for_another() -> None:
-    meter = Meter(budget_usd=1.0)
-    first = meter.reserve(0.9)
-    with pytest.raises(BudgetError, match=r"0\.9"):
-        meter.reserve(0.9)
-    first.release()
-    meter.reserve(0.9).settle(_charge(0.2))
-    assert meter.total_usd == pytest.approx(0.2)
-    meter.reserve(0.8).release()
-
-
 @settings(max_examples=25, deadline=None)
 @given(
     budget=MONEY,

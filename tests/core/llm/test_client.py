@@ -56,8 +56,6 @@ def _request(model: ModelChoice = MODEL, **more: Any) -> Request:
          "The prompt was flagged", None),
         (Answer("maximum context length is 8 tokens", status=400), {}, FaultError,
          "model m .*context", None),
-        (Answer("unknown value for reasoning_effort", status=400), {}, FaultError,
-         "400: unknown value for reasoning_effort", None),
         (Answer("You exceeded your quota", status=429, code="insufficient_quota"), {"retries": 3},
          FaultError, "quota of model m", None),
         (Answer("slow down", status=429, headers=NOW), {"retries": 1}, FaultError,
@@ -100,35 +98,24 @@ def test_a_model_that_misbehaves_is_one_line_with_a_way_on(
     [
         Answer("x" * 500_000, pieces=50, usage=False),
         Answer("x" * 500_000, usage=False, whole=True),
-        Answer("", delta={"reasoning_content": "x" * 500_000}, usage=False),
         Answer("", usage=False, delta={"tool_calls": [
             {"id": "c", "function": {"name": "f", "arguments": "x" * 500_000}}]}),
     ],
-    ids=["stream", "whole", "thoughts", "call"],
+    ids=["stream", "whole", "call"],
 )  # fmt: skip
-@pytest.mark.parametrize("limit", [1000])
 def test_a_reply_without_end_is_cut_off_and_takes_little_of_the_budget(
-    endless: Answer, limit: int | None, tmp_path: Path
+    endless: Answer, tmp_path: Path
 ) -> None:
     """A server that ignores the limit: 0.5 MB would be 125,000 tokens."""
     with serve(lambda body: endless) as server:
         client = _client(server, tmp_path)
         client.meter.budget_usd = 1.0
         with pytest.raises(FaultError, match="sage resume"):
-            client.ask(_request(MODEL.model_copy(update={"max_tokens": limit})))
+            client.ask(_request(MODEL.model_copy(update={"max_tokens": 1000})))
     (paid,) = charges(tmp_path / "spending.jsonl")
-    bound = limit or UNBOUNDED_REPLY
-    assert server.requests[0]["max_tokens"] == bound and paid["outcome"] == "cut off"
-    assert bound <= paid["completion_tokens"] <= 2 * bound
+    assert server.requests[0]["max_tokens"] == 1000 and paid["outcome"] == "cut off"
+    assert 1000 <= paid["completion_tokens"] <= 2000
     assert client.meter.total_usd < 0.04 and not list((tmp_path / "replies").glob("*.json"))
-
-
-def test_a_reply_longer_than_a_pause_but_within_the_deadline_is_whole(tmp_path: Path) -> None:
-    """The deadline is of the reply, not of the gap between its pieces."""
-    with serve(lambda body: Answer('{"a": 1}', pieces=4, pause=0.1)) as server:
-        client = _client(server, tmp_path, timeout_s=3)
-        assert client.ask(_request()).reply.content == '{"a": 1}'
-    assert server.requests[0]["stream"] is True
 
 
 @pytest.mark.parametrize("whole", [False, True])
