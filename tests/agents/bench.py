@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import random
+import shutil
+import tempfile
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,18 +16,18 @@ from agents.question.types import Intent, Part, PartRole, Question
 from agents.scientist.blind import BlindCohort
 from agents.scientist.tools import Workbench
 from agents.scientist.views import ScientistInput
-from kg.lexicon.ontology import Ontology
 from kg.literature.local import LocalIndex
 from kg.literature.search import Literature
 from kg.paths.find import PathOptions
 from kg.types import EntityType, Polarity
 from tests.kg.gr_helpers import EMBEDDER, bladder, graph
+from tests.kg.in_helpers import ontology
 from validation import cohort as cohorts
 from validation.cohort.cohort import Cohort
 from validation.simulate import write_world
 
 DATA = Path(__file__).resolve().parents[2] / "data"
-ONTOLOGY = Ontology.load(DATA / "ontology")
+ONTOLOGY = ontology()
 RESOURCES = Resources(ontology=ONTOLOGY)
 OUTCOMES = {
     "OS": ("OS.time", "OS"),
@@ -44,8 +46,16 @@ def index() -> LocalIndex:
 
 def world(folder: Path, patients: int = 160) -> Cohort:
     """A simulated cohort, written to `folder`."""
-    write_world(folder, seed=5, patients=patients)
+    shutil.copytree(_written(patients), folder, dirs_exist_ok=True)
     return cohorts.load(folder)
+
+
+@lru_cache
+def _written(patients: int) -> Path:
+    """A copy to take others from."""
+    folder = Path(tempfile.mkdtemp()) / "world"
+    write_world(folder, seed=5, patients=patients)
+    return folder
 
 
 def clinical(folder: Path) -> list[dict[str, str]]:

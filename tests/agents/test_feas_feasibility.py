@@ -26,12 +26,10 @@ from agents.feasibility.types import (
     FeasibilityVerdict,
     Machine,
 )
-from kg.lexicon.ontology import Ontology
 from tests.agents.nov_helpers import dictionary, expanded, hypothesis
+from tests.kg.in_helpers import ontology
 from validation.core.dictionary import Endpoint, Variable, level_key
 from validation.core.hypothesis import Comparison, Exposure, Filter, Population
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def assess_all(change: dict[str, Any] | None = None, **more: Any) -> Feasibility
 
 @lru_cache(maxsize=1)
 def rules() -> RulesReasoner:
-    return RulesReasoner(Resources(ontology=Ontology.load(ROOT / "data" / "ontology")))
+    return RulesReasoner(Resources(ontology=ontology()))
 
 
 def test_a_testable_hypothesis_is_feasible_with_counts_of_patients_and_events() -> None:

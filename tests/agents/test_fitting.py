@@ -66,10 +66,6 @@ def test_whole_items_are_left_out_and_the_relevant_ones_kept(room: int) -> None:
     assert sum(kept) == min(len(kept), 4)
 
 
-def test_nothing_is_left_out_where_all_fits() -> None:
-    assert fit_input(ASKED, SPARE, lambda given: True) == (ASKED, ())
-
-
 @pytest.mark.parametrize("context", [None, 10_000, 5_000])
 def test_a_prompt_fits_the_context_and_the_trace_says_what_is_missing(
     context: int | None, tmp_path: Path

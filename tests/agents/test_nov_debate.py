@@ -31,19 +31,19 @@ from agents.novelty.types import (
     VerifierPosition,
 )
 from agents.novelty.verifier import VERIFIER
-from kg.lexicon.ontology import Ontology
 from kg.literature.local import LocalIndex
 from kg.literature.search import Literature
 from kg.literature.types import Query, Record, SearchAnswer
 from sage.core.llm.turns import Spent
 from tests.agents.nov_helpers import PARTS, expanded
+from tests.kg.in_helpers import ontology
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @lru_cache(maxsize=1)
 def rules() -> RulesReasoner:
-    return RulesReasoner(Resources(ontology=Ontology.load(ROOT / "data" / "ontology")))
+    return RulesReasoner(Resources(ontology=ontology()))
 
 
 def find(*records: Record) -> Callable[..., dict[str, SearchAnswer]]:
@@ -143,13 +143,6 @@ def test_who_only_repeats_an_argument_moves_nobody(bribed: float) -> None:
     assert again.final["judge"] != 5.0
 
 
-def test_nobody_is_asked_where_the_search_covered_nothing() -> None:
-    reasoner = Scripted(prover=[prover(9)], verifier=[verifier(3)], judge=[judge(6)])
-    outcome = hold_debate(expanded(), reasoner, find(), DebateSettings())
-    assert reasoner.given == [] and not outcome.judged and not outcome.below_threshold
-    assert outcome.initial == outcome.final == {}
-
-
 def test_the_opening_scores_are_given_without_hearing_the_others() -> None:
     _, reasoner = debate([prover(9)], [verifier(3)], [judge(6)])
     assert all(given.debate == () for _, given in reasoner.given[:3])
@@ -246,28 +239,6 @@ def test_a_retracted_claim_is_flagged_upheld_and_named() -> None:
     assert outcome.score < 3.5
 
 
-def test_a_failed_replication_refutes_and_a_null_finding_only_weighs() -> None:
-    refuting = Record(
-        title="Replication",
-        snippets=(
-            "FABP5 with tertiary lymphoid structures could not be reproduced as a predictor of "
-            "overall survival in bladder cancer.",
-        ),
-    )
-    null = Record(
-        title="Null", snippets=("FABP5 is not associated with overall survival in bladder cancer.",)
-    )
-    related = [Record(title=f"FABP5 study {n}") for n in range(12)]
-    refuted = hold_debate(expanded(), rules(), find(refuting, *related))
-    weighed = hold_debate(expanded(), rules(), find(null, *related))
-    assert [bool(item.transcript[1].position.specious) for item in (refuted, weighed)] == [
-        True,
-        False,
-    ]
-    assert refuted.score < 3.5 < weighed.score
-    assert weighed.contradictions == 1
-
-
 def test_a_reading_counts_pairs_degrees_and_overlap_as_by_hand() -> None:
     given = given_with(
         known("FABP5", "bladder cancer"), known("FABP5"), known("bladder cancer"), known("urine")
@@ -304,7 +275,6 @@ OFF = Record(title="Survival after BCG in bladder cancer", abstract="Overall sur
     [
         ((), False),
         ((OFF,), False),
-        ((Record(title="FABP5 in zebrafish"),), False),
         ((PAPER,), True),
         ((OFF, Record(title="Tertiary lymphoid structures and overall survival")), True),
     ],
@@ -314,8 +284,7 @@ def test_scores_without_a_record_that_bears_on_the_claim_pass_no_threshold(
 ) -> None:
     """High scores of eager critics count for nothing where only other things were found."""
     reasoner = Scripted(prover=[prover(9, 1.0)], verifier=[verifier(8, 1.0)], judge=[judge(9, 1.0)])
-    ontology = rules().resources.ontology
-    outcome = hold_debate(expanded(), reasoner, find(*records), ontology=ontology)
+    outcome = hold_debate(expanded(), reasoner, find(*records), ontology=ontology())
     assert outcome.judged is judged
     assert not outcome.below_threshold
     assert bool(outcome.transcript) is judged, "nobody is asked about what was not found"
@@ -324,11 +293,10 @@ def test_scores_without_a_record_that_bears_on_the_claim_pass_no_threshold(
 def test_an_index_of_another_disease_judges_nothing() -> None:
     """A gap in bladder papers may be old news in breast cancer."""
     sure = Scripted(prover=[prover(9, 1.0)], verifier=[verifier(8, 1.0)], judge=[judge(9, 1.0)])
-    ontology = rules().resources.ontology
     claim = expanded(("FABP5", "tertiary lymphoid structure", "overall survival", "breast cancer"))
     with Literature((), None, LocalIndex([PAPER, OFF])) as literature:
         outcome = hold_debate(
-            claim, sure, retriever(literature, DebateSettings()), ontology=ontology
+            claim, sure, retriever(literature, DebateSettings()), ontology=ontology()
         )
     assert not outcome.judged
     assert "breast cancer" in outcome.coverage.searched[0]

@@ -17,13 +17,10 @@ RISKY = hypothesis()
     [
         ("High FABP5 expression is associated with longer median overall survival.", True),
         ("Loss of FABP5 is associated with shorter overall survival.", True),
-        ("Low TLS predicts better survival.", True),
         ("High FABP5 expression is associated with shorter overall survival.", False),
-        ("Low FABP5 expression is associated with longer overall survival.", False),
         ("High FABP5 is not associated with longer overall survival.", False),
         ("High FABP4 is associated with longer overall survival.", False),
         ("High FABP5: longer overall survival in women, shorter overall survival in men.", False),
-        ("Both high and low FABP5 were compared; longer survival was seen.", False),
     ],
 )
 def test_a_finding_runs_against_the_claim_only_when_level_and_outcome_do(

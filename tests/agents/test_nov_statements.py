@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,23 +17,16 @@ from agents.novelty.parts import body_key, parts_of
 from agents.novelty.prover import PROVER
 from agents.novelty.types import CitedRecord, CriticInput, DebateOutcome, Turn
 from agents.novelty.verifier import VERIFIER
-from kg.lexicon.ontology import Ontology
 from kg.literature.cancers import list_other_cancers
 from kg.literature.text import mentions, phrase_key
 from kg.literature.types import Record, SearchAnswer
 from sage.report.debate import list_turns
 from tests.agents.nov_helpers import expanded
+from tests.kg.in_helpers import ontology
 from validation.core.hypothesis import Exposure
 
-ONTOLOGY = Ontology.load(Path(__file__).resolve().parents[2] / "data" / "ontology")
+ONTOLOGY = ontology()
 B_CELLS = ("B-cell infiltration", "cancer-specific survival", "muscle-invasive bladder cancer")
-NMIBC = Record(
-    title="Outcomes of non-muscle-invasive bladder cancer",
-    snippets=(
-        "High CD163+ macrophage and CD79a+ B-cell abundance is associated with shorter "
-        "recurrence-free survival in NMIBC (contradicts favourable B-cell reports in MIBC).",
-    ),
-)
 
 
 def b_cells() -> ExpandedHypothesis:
@@ -77,13 +69,10 @@ def render(claim: ExpandedHypothesis, *records: Record) -> str:
         ("In non-muscle-invasive bladder cancer", "muscle-invasive bladder cancer", False),
         ("non-muscle-invasive and muscle-invasive disease", "muscle-invasive disease", True),
         ("In non-muscle-invasive bladder cancer", "bladder cancer", True),
-        ("NMIBC", "MIBC", False),
         ("PD-L1-negative tumors", "PD-L1-positive tumors", False),
         ("shorter overall (p=0.005) and progression-free survival", "overall survival", True),
-        ("recurrence-free, progression-free or overall survival", "recurrence-free survival", True),
         ("overall response and recurrence-free survival", "overall survival", False),
         ("a high mutation or neoantigen burden", "mutation burden", True),
-        ("overall response and survival", "overall survival", False),
     ],
 )
 def test_a_name_inside_its_own_negation_is_not_named(text: str, phrase: str, named: bool) -> None:
@@ -96,8 +85,6 @@ def test_a_name_inside_its_own_negation_is_not_named(text: str, phrase: str, nam
         ("estrogen receptor", "ER+ tumors of 200 patients recurred late.", "estrogen receptor"),
         ("progesterone receptor", "ER/PR-positive cancers", "progesterone receptor"),
         ("estrogen receptor", "ER stress in tumors", None),
-        ("estrogen receptor", "ER-Golgi transport and ER/SR calcium", None),
-        ("progesterone receptor", "PR-104, a hypoxia-activated prodrug", None),
         ("CD8A expression", "Cytotoxic T cells were dense in the margin.", "CD8 T cell"),
         ("CD8A expression", "CD8A was high.", "CD8A expression"),
     ],
@@ -109,11 +96,6 @@ def test_a_receptor_s_letters_and_a_marker_s_cell_are_read(
     assert looked_for.find_mention(body_key(Record(title="t", snippets=(text,)))) == met
 
 
-def test_a_paper_on_another_disease_in_the_claims_own_direction_speaks_not_against_it() -> None:
-    text = render(b_cells(), NMIBC)
-    assert "against: " not in text and "Contradicts the claim" not in text
-
-
 @pytest.mark.parametrize(
     ("sentence", "verdict"),
     [
@@ -123,8 +105,6 @@ def test_a_paper_on_another_disease_in_the_claims_own_direction_speaks_not_again
          "against: "),
         ("High B cells: longer cancer-specific survival in non-muscle-invasive bladder cancer.",
          "negative finding on B-cell infiltration"),
-        ("B-cell infiltration is not associated with recurrence-free survival in MIBC.",
-         "negative finding on B-cell infiltration, muscle-invasive bladder cancer"),
         ("High B-cell infiltration predicts shorter cancer-specific survival in MIBC.", ""),
         ("Metformin shows no association with cancer-specific survival in MIBC.", ""),
     ],
@@ -177,7 +157,6 @@ def test_a_part_under_another_name_is_found(part: str) -> None:
 @pytest.mark.parametrize(
     ("title", "found"),
     [
-        ("FABP5 and sustained responses in patients on atezolizumab", True),
         ("FABP5 in those who responded to atezolizumab", True),
         ("FABP5 and the immune response before atezolizumab", False),
     ],
@@ -202,11 +181,9 @@ def test_a_gene_measured_in_the_place_of_a_cell_counts_for_it_and_is_said() -> N
 @pytest.mark.parametrize(
     ("part", "text", "counted"),
     [
-        ("stromal fraction", "Low-stroma disease and overall survival", "stroma"),
         ("positive lymph nodes", "lymph-node metastasis and overall survival", "lymph, node"),
         ("positive lymph nodes", "nodes of a graph, and overall survival with lymphoma", ""),
         ("tumor mutational burden", "burdens of mutation and overall survival", "mutation, burden"),
-        ("B-cell infiltration", "basal tumors and overall survival", ""),
     ],
 )  # fmt: skip
 def test_what_is_said_in_other_words_is_counted_and_said(
@@ -231,9 +208,7 @@ def test_of_two_records_the_one_on_the_exposure_is_nearer() -> None:
         ("shorter survival in metastatic renal cell carcinoma", "bladder cancer",
          ("metastatic renal cell carcinoma",)),
         ("in renal cell carcinoma and urothelial carcinoma", "bladder cancer", ()),
-        ("in NMIBC", "bladder cancer", ()),
         ("in NMIBC", "muscle-invasive bladder cancer", ("non-muscle-invasive bladder cancer",)),
-        ("attracts dendritic cells in cancer", "bladder cancer", ()),
     ],
 )  # fmt: skip
 def test_a_passage_of_another_cancer_is_told_from_one_of_the_questions(

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.novelty.types import DebateSettings
-from agents.novelty.update import sigma, update
+from agents.novelty.update import update
 
 score = st.floats(1.0, 10.0)
 confidence = st.floats(0.0, 1.0)
@@ -46,13 +45,6 @@ def test_the_order_of_the_critics_does_not_matter(panel, k, random) -> None:
     random.shuffle(order)
     shuffled = [list(item) for item in zip(*(columns[i] for i in order), strict=True)]
     assert update(*shuffled, k) == pytest.approx(update(*panel, k)[order], abs=1e-9)
-
-
-@settings(deadline=None)
-@given(st.lists(score, min_size=3, max_size=3), st.floats(0.1, 1.0))
-def test_sigma_halves_in_a_round_without_news(scores, sure) -> None:
-    moved = update(scores, scores, [sure] * 3, DebateSettings().own_weight)
-    assert sigma(moved) == pytest.approx(sigma(scores) / 2, abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -52,19 +52,15 @@ def claim(*variables: str, endpoint: str = "OS", filters: tuple[Filter, ...] = (
     [
         (FGFR3, claim("expression:FGFR3"), True),
         (FGFR3, claim("expression:TP53"), False),
-        (GENES, claim("expression:TP53"), True),
         (GENES, claim("imaging:tls_density"), False),
         (GENES, claim("signature:mean_z(COL1A1,FAP)"), True),
         (NODES, claim("expression:TP53", endpoint="nodes"), True),
-        (NODES, claim("expression:TP53"), False),
         (IN_WOMEN, claim("expression:TP53", filters=(WOMEN,)), True),
-        (IN_WOMEN, claim("expression:TP53"), False),
         (BLADDER, claim("expression:TP53"), True),
         (CISPLATIN, claim("expression:TP53"), False),
         (AGE, claim("expression:TP53").model_copy(update={"covariates": ("clinical:age",)}), True),
         (AGE, claim("clinical:age"), False),
         (NOT_TP53, claim("expression:TP53"), False),
-        (NOT_TP53, claim("expression:FGFR3"), True),
     ],
 )
 def test_each_kind_of_part_is_kept_by_its_own_field(

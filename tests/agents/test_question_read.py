@@ -30,15 +30,15 @@ from agents.question.types import (
 )
 from agents.question.vocabulary import Vocabulary
 from benchmarks.adapters.questions import Answer, GoldQuestion, compare, list_carriers, load_gold
-from kg.lexicon.ontology import Ontology
 from kg.types import EntityType
 from sage.core.errors import InputError
 from sage.run.questions import describe_lost, question_input, refuse
+from tests.kg.in_helpers import ontology
 from validation import cohort as cohorts
 from validation.simulate import write_world
 
 ROOT = Path(__file__).resolve().parents[2]
-ONTOLOGY = Ontology.load(ROOT / "data" / "ontology")
+ONTOLOGY = ontology()
 GRAPH = (
     GraphName(name="bladder cancer", kind=EntityType.DISEASE, degree=30),
     GraphName(name="FGFR3", kind=EntityType.GENE, degree=5),
@@ -110,12 +110,8 @@ def test_a_word_that_nothing_explains_is_never_silent(known: Known, word: str) -
     [
         ("gbsg2", "Is age related to survival in node-positive patients?",
          "population", {"clinical:positive_nodes gt 0"}),
-        ("gbsg2", "Is age related to survival in patients with more than three positive nodes?",
-         "population", {"clinical:positive_nodes gt 3"}),
         ("gbsg2", "Is tumor size related to survival in patients aged 50 or older?",
          "population", {"clinical:age ge 50"}),
-        ("gbsg2", "Is tumor size related to recurrence, age-adjusted?",
-         "covariate", {"clinical:age"}),
         ("gbsg2", "Is tumor size, taking the grade into account, related to recurrence?",
          "covariate", {"clinical:tumor_grade"}),
         ("gbsg2", "Compare tumor size with the number of nodes as predictors of recurrence",
@@ -155,7 +151,6 @@ def test_an_unknown_symbol_is_never_corrected_into_a_known_one(known: Known) -> 
     ("prompt", "english"),
     [
         ("Does FGFR3 relate to survival?", True),
-        ("HER2 expression and OS", True),
         ("FGFR3 è associato alla sopravvivenza nel tumore della vescica?", False),
         ("膀胱癌", False),
     ],
@@ -164,18 +159,6 @@ def test_other_languages_are_refused_by_rules(known: Known, prompt: str, english
     assert is_english(prompt) is english
     question = ask(known, prompt)
     assert any("English" in refusal for refusal in question.refusals) is not english
-
-
-def test_a_subgroup_becomes_a_condition_on_the_cohort(known: Known) -> None:
-    question = ask(known, "FABP5 and survival in women over 65 with stage II or III")
-    conditions = {
-        (item.variable, item.op, item.value) for part in question.parts for item in part.filters
-    }
-    assert conditions == {
-        ("clinical:gender", "eq", "FEMALE"),
-        ("clinical:age", "gt", 65.0),
-        ("clinical:stage", "in", (2.0, 3.0)),
-    }
 
 
 @pytest.mark.parametrize("named", ["atezolizumab", "PD-1/PD-L1 blockade"])
@@ -192,14 +175,6 @@ def test_a_treatment_that_all_received_is_not_said_to_be_unrecorded(
     (treatment,) = [part for part in question.parts if part.role is PartRole.TREATMENT]
     assert treatment.setting and not treatment.supply
     assert any("atezolizumab" in note for note in question.notes)
-
-
-def test_an_effect_of_a_treatment_that_nobody_recorded_is_refused(known: Known) -> None:
-    question = ask(known, "Which biomarkers predict response to cisplatin?")
-    assert question.intent is Intent.PREDICT_RESPONSE
-    assert question.refusals
-    (part,) = question.list_parts(PartRole.TREATMENT)
-    assert part.supply
 
 
 def test_a_question_is_corrected_by_role_and_by_leaving_out(known: Known) -> None:
@@ -255,20 +230,15 @@ def small() -> tuple[QuestionInput, Vocabulary]:
 @pytest.mark.parametrize(
     ("prompt", "exposures", "endpoint", "said"),
     [
-        ("Does FABP5 cause CXCL13 expression?", {"FABP5", "CXCL13"}, "", ""),
         ("Does stage modify FABP5's effect on survival?", {"FABP5"}, "OS", ""),
         ("Do patients with high FABP5/CXCL13 have shorter survival?",
          {"FABP5", "CXCL13"}, "OS", ""),
         ("Does the ratio of CD8A to CXCL13 relate to survival?",
          {"CD8A", "CXCL13"}, "OS", '"ratio"'),
-        ("Is CD8A protein associated with survival?", {"CD8A"}, "OS", '"protein"'),
         ("Does CXCL13 relate to 5-year survival?", {"CXCL13"}, "OS", '"5-year"'),
-        ("Does CXCL13 above 3.5 relate to survival?", {"CXCL13"}, "OS", '"above 3.5'),
         ("Does TLS density within 100 um of vessels relate to survival?",
          {"TLS density on H&E slides"}, "OS", '"within 100 um'),
-        ("Does CXCL13 relate to survival in patients above 60 years?", {"CXCL13"}, "OS", ""),
         ("Does a CXCL13 signature relate to overall survival?", set(), "OS", "signature"),
-        ("Are regulatory T cells near TLS related to overall survival?", set(), "OS", "near"),
     ],
 )  # fmt: skip
 def test_what_makes_another_quantity_is_said(
@@ -320,44 +290,24 @@ def test_what_the_asker_points_elsewhere_is_said(known: Known) -> None:
 READ: list[tuple[str, str, dict[str, Any]]] = [
     ("demo", "Do patients with many B cells live longer?",
      {"level": "high", "endpoint": "OS", "direction": "lower_risk"}),
-    ("demo", "Do patients with few macrophages survive longer?",
-     {"level": "low", "endpoint": "OS", "direction": "lower_risk"}),
     ("demo", "Is FABP5 protective or harmful in bladder cancer?",
      {"level": None, "endpoint": "", "direction": None}),
     ("gbsg2", "Do patients with low progesterone receptor benefit more from tamoxifen?",
      {"direction": "lower_risk"}),
-    ("demo", "Does FGFR3 shorten overall survival?", {"direction": "higher_risk"}),
     ("demo", "Do stage II versus stage IV tumors differ in survival?",
      {"exposure": ["clinical:stage"], "kept": {("clinical:stage", "in")}}),
-    ("demo", "Do men versus women differ in survival?",
-     {"exposure": ["clinical:gender"], "kept": set()}),
     ("demo", "Is FABP5 linked to survival, but not in low-grade tumors or patients younger than"
      " 60?",
      {"kept": {("clinical:grade", "ne"), ("clinical:age", "ge")}}),
-    ("demo", "Does FABP5 relate to survival, excluding women and smokers?",
-     {"kept": {("clinical:gender", "ne"), ("clinical:smoking", "ne")}}),
     ("demo", "Does CXCL13 predict overall survival in men versus women?",
      {"modifier": ["clinical:gender"]}),
     ("gbsg2", "Does hormonal therapy prolong survival more in postmenopausal than in premenopausal"
      " women?", {"modifier": ["clinical:menopausal_status=Post"]}),
-    ("gbsg2", "Do grade 3 versus grade 1 tumors recur earlier?",
-     {"exposure": ["clinical:tumor_grade"]}),
     ("demo", "Does FGFR3 expression relate to overall survival, adjusting for age and stage?",
      {"covariate": ["clinical:age", "clinical:stage"], "exposure": ["expression:FGFR3"]}),
     ("demo", "Given age, does FABP5 relate to overall survival?",
      {"covariate": ["clinical:age"], "exposure": ["expression:FABP5"]}),
     ("demo", "Does FGFR3 relate to survival in patients given cisplatin?", {"covariate": []}),
-    ("demo", "Does age relate to overall survival?",
-     {"covariate": [], "exposure": ["clinical:age"]}),
-    ("gbsg2", "Does hormonal therapy relate to recurrence independent of tumor size, age and"
-     " nodes?", {"covariate": ["clinical:tumor_size", "clinical:age", "clinical:positive_nodes"],
-      "exposure": ["clinical:hormonal_therapy"]}),
-    ("gbsg2", "Do patients with hormonal therapy relapse later?",
-     {"exposure": ["clinical:hormonal_therapy"], "population": [], "endpoint": "RFS"}),
-    ("gbsg2", "Does hormonal therapy help postmenopausal women more than premenopausal women?",
-     {"exposure": ["clinical:hormonal_therapy"], "modifier": ["clinical:menopausal_status=Post"]}),
-    ("gbsg2", "Do patients with hormonal therapy relapse later than those without?",
-     {"exposure": ["clinical:hormonal_therapy"], "direction": "lower_risk"}),
     ("demo", "Do women outlive men?",
      {"exposure": ["clinical:gender"], "comparator": ["clinical:gender"], "level": "low",
       "direction": "lower_risk"}),
@@ -370,14 +320,10 @@ READ: list[tuple[str, str, dict[str, Any]]] = [
 @pytest.mark.parametrize(
     "prompt",
     [
-        "Do frobnicated patients relapse later than premenopausal ones?",
-        "Do patients with lynch syndrome relapse later than premenopausal patients?",
         "Do premenopausal patients relapse later than patients with lynch syndrome?",
-        "Do premenopausal patients relapse later than patients on irinotecan?",
         "Do irinotecan patients relapse later than patients on hormonal therapy?",
         "Do older patients relapse later than postmenopausal ones?",
         "Is progesterone receptor a better predictor of survival than estrogen receptor?",
-        "Does menopausal status predict survival better than hormonal therapy?",
         "Are grade 2 or grade 3 tumors associated with worse survival?",
     ],
 )
@@ -394,8 +340,6 @@ def test_a_comparison_that_lost_a_side_cannot_go_on(known: Known, prompt: str) -
     "prompt",
     [
         "Is hormonal therapy associated with menopausal status?",
-        "Are tumors larger in premenopausal women?",
-        "Does menopausal status depend on age?",
         "Is progesterone receptor independent of tumor grade?",
     ],
 )
@@ -489,11 +433,6 @@ def test_one_side_of_a_measured_amount_is_a_level(known: Known) -> None:
     question = ground(given, read_by_rules(prompt, vocabulary), vocabulary)
     (part,) = question.list_parts(PartRole.EXPOSURE)
     assert part.variables == ("mutation:load",) and part.level == "high"
-
-
-def test_a_denied_relation_is_no_exposure(known: Known) -> None:
-    question = ask(known, "Is FGFR3 NOT associated with overall survival?")
-    assert [part.words for part in question.list_parts(PartRole.EXPOSURE)] == ["FGFR3"]
 
 
 def test_what_is_no_question_any_more_is_refused() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from agents.core.base import Resources
@@ -11,6 +9,7 @@ from agents.core.types import Citation, ReviewedHypothesis
 from agents.expansion.agent import ExpansionInput, expand
 from kg.lexicon.ontology import Ontology
 from tests.agents.nov_helpers import hypothesis
+from tests.kg.in_helpers import ontology
 from validation.results.results import percent
 
 RESOURCES = Resources(ontology=Ontology([], []))
@@ -37,7 +36,6 @@ def test_what_was_found_against_the_claim_is_background_against_it() -> None:
 
 
 def test_a_passage_whose_title_alone_names_another_cancer_says_which() -> None:
-    ontology = Ontology.load(Path(__file__).resolve().parents[2] / "data" / "ontology")
     quote = "A radiomics model predicts lymph-node metastasis."
     for title, named in (("bladder", "(in bladder cancer)"), ("breast", ""), ("", "")):
         claim = ReviewedHypothesis(
@@ -46,5 +44,5 @@ def test_a_passage_whose_title_alone_names_another_cancer_says_which() -> None:
             citations=(Citation(title=f"Radiomics of {title} cancer", doi="10.1/a", quote=quote),),
             concepts=("positive lymph nodes", "breast cancer"),
         )
-        output = expand(ExpansionInput(reviewed=claim), Resources(ontology=ontology)).background
+        output = expand(ExpansionInput(reviewed=claim), Resources(ontology=ontology())).background
         assert output == f'"{quote}" {named}'.strip()

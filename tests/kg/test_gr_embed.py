@@ -29,12 +29,6 @@ def test_the_hashing_embedder_gives_the_same_unit_vectors_every_time() -> None:
     assert one.dtype == np.float32
 
 
-def test_the_default_is_the_published_minilm() -> None:
-    folder = embed.minilm_folder()
-    assert (folder / "model.safetensors").is_file()
-    assert embed.default().name == embed.by_name("default").name == "all-MiniLM-L6-v2-fp32"
-
-
 def test_changed_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embed, "MINILM_SHA256", "0" * 64)
     with pytest.raises(FaultError, match="not the published"):

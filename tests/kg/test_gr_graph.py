@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kg.embedding.embed import HashingEmbedder
-from kg.graph import graphml
 from kg.graph.belief import combine
 from kg.graph.model import Graph
 from kg.paths.find import PathOptions, find_between
@@ -146,14 +144,6 @@ def test_the_graph_as_of_a_year_has_only_what_was_known() -> None:
     assert only.contradicting == ()
 
 
-def test_an_edge_as_of_a_year_keeps_only_the_readings_of_that_time() -> None:
-    g = graph([triple("a1", "b1", doc="x", year=2010), triple("a1", "b1", doc="y", year=2020)])
-    assert edge_of(g, "a1", "associated_with", "b1").last_year == 2020
-    past = edge_of(g.as_of(2015), "a1", "associated_with", "b1")
-    assert (past.documents, past.last_year, len(past.supports)) == (1, 2010, 1)
-    assert past.weight == pytest.approx(0.8)
-
-
 def test_a_node_is_found_by_id_name_alias_prefix_and_misspelling() -> None:
     g = graph(bladder())
     assert g.find("TLS")[0].how == "exact"
@@ -184,23 +174,6 @@ def test_the_sidecar_gives_back_the_same_graph(tmp_path: Path) -> None:
     assert [back.node(n) for n in range(9)] == [g.node(n) for n in range(9)]
     assert back.merges() == g.merges()
     assert np.array_equal(back.vectors, g.vectors)
-
-
-def test_two_writes_of_one_graph_are_byte_identical(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        g = graph(bladder())
-        g.save_sidecar(tmp_path / name)
-        graphml.write(g, tmp_path / f"{name}.graphml")
-    files = {
-        name: {
-            p.relative_to(tmp_path / name): p.read_bytes()
-            for p in (tmp_path / name).rglob("*")
-            if p.is_file()
-        }
-        for name in ("one", "two")
-    }
-    assert files["one"] == files["two"]
-    assert (tmp_path / "one.graphml").read_bytes() == (tmp_path / "two.graphml").read_bytes()
 
 
 def test_a_write_that_is_killed_leaves_the_former_graph(
@@ -254,12 +227,6 @@ def test_a_foreign_folder_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("all my work")
     with pytest.raises(InputError, match="is not empty"):
         graph(bladder()).save_sidecar(tmp_path)
-
-
-def test_an_embedder_of_another_dimension_is_refused() -> None:
-    g = graph(bladder())
-    with pytest.raises(InputError, match=r"hashing-128 .*hashing-64"):
-        find_between(g, "FABP5", "overall survival", PathOptions(), HashingEmbedder(64))
 
 
 def test_types_of_one_name_are_decided_by_the_best_attested() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from kg.graph.belief import CAUSAL
 from kg.paths.concepts import NodeClass, parse_prompt
-from kg.paths.find import COMPOSITE_WARNING, PathOptions, find_between, find_paths
+from kg.paths.find import PathOptions, find_between, find_paths
 from kg.types import EntityType, Polarity
 from tests.kg.gr_helpers import EMBEDDER, C, D, E, G, P, graph, triple
 
@@ -33,25 +33,6 @@ def test_signs_compose_along_a_path(first: Polarity, second: Polarity, sign: Pol
     assert path.mechanism.sign == sign
     word = {UP: "goes with more", DOWN: "goes with less", Polarity.NEUTRAL: "AAA1 activates"}[sign]
     assert word in path.account()
-
-
-def test_what_acts_is_shown_and_what_only_associates_is_not() -> None:
-    told = [
-        triple("AAA1", "MID1", types=(G, G)), triple("MID1", "CCC1", types=(G, G)),
-        act("AAA1", "MID2"), act("MID2", "CCC1"),
-    ]  # fmt: skip
-    found = find_between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths
-    assert [path.nodes[1].name for path in found] == ["MID2"]
-    assert [path.mechanism.causal_steps for path in found if path.mechanism] == [2]
-
-
-def test_two_causes_of_one_effect_are_no_mechanism_between_them() -> None:
-    told = [
-        act("AAA1", "SUM1"), act("CCC1", "SUM1"),  # both act on it
-        act("AAA1", "MID1"), act("MID1", "CCC1"),
-    ]  # fmt: skip
-    found = find_between(graph(told), "AAA1", "CCC1", PLAIN, EMBEDDER).paths
-    assert [path.nodes[1].name for path in found] == ["MID1"]
 
 
 def test_a_hub_explains_less_than_a_node_with_few_neighbors() -> None:
@@ -160,13 +141,6 @@ def test_each_direction_reads_as_what_was_said(edges: list[tuple[str, str]], sai
     g = graph([act(head, tail) for head, tail in edges])
     account = find_between(g, "A1", "C1", ANY, EMBEDDER).paths[0].account()
     assert account.startswith(said + ";")
-
-
-def test_the_composite_stays_under_its_name_with_a_warning() -> None:
-    g = graph([act("AAA1", "BBB1"), act("BBB1", "CCC1")])
-    paper = find_between(g, "AAA1", "CCC1", PathOptions(rank="paper"), EMBEDDER)
-    assert COMPOSITE_WARNING in paper.notes
-    assert COMPOSITE_WARNING not in find_between(g, "AAA1", "CCC1", PLAIN, EMBEDDER).notes
 
 
 def test_linked_ends_are_marked_and_papers_on_both_are_counted() -> None:

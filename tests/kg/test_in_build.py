@@ -74,16 +74,6 @@ def test_a_build_keeps_grounded_triples_and_writes_the_graph(tmp_path: Path) -> 
             assert triple.relation_text in e.text
 
 
-def test_two_builds_give_the_same_bytes_whatever_the_order(tmp_path: Path) -> None:
-    corpus = _corpus(tmp_path / "in")
-    files = sorted(corpus.iterdir())
-    build(files, tmp_path / "a", FAST, ontology())
-    build(files[3:], tmp_path / "b", FAST, ontology())
-    build(list(reversed(files)), tmp_path / "b", FAST, ontology())
-    one, two = ((tmp_path / n / "graph.graphml").read_bytes() for n in "ab")
-    assert one == two
-
-
 HASHED = FAST.model_copy(update={"embedder": "hashing"})
 
 
@@ -152,15 +142,6 @@ def test_added_papers_are_the_only_ones_read_again(tmp_path: Path) -> None:
     assert (report.files_read, report.files_cached) == (8, 6)
     assert (report.chunks, report.chunks_cached) == (8, 6)
     assert report.documents == 8
-
-
-def test_a_paper_that_was_taken_away_leaves_the_graph(tmp_path: Path) -> None:
-    corpus = _corpus(tmp_path / "in")
-    before = build([corpus], tmp_path / "out", FAST, ontology())
-    (corpus / "n000.md").unlink()
-    after = build([corpus], tmp_path / "out", FAST, ontology())
-    assert after.documents == before.documents - 1
-    assert after.triples < before.triples
 
 
 def test_as_of_leaves_out_what_came_later(tmp_path: Path) -> None:

@@ -13,22 +13,10 @@ from kg.lexicon.asked import describe_names
 from kg.lexicon.ontology import Ontology
 from kg.lexicon.vocabularies import import_lexicons
 from sage.cli.kg import app
-from tests.kg.in_helpers import ONTOLOGY, ROOT, note
+from tests.kg.in_helpers import ONTOLOGY, note
 
 RUN = CliRunner()
 pytestmark = pytest.mark.usefixtures("plain_settings")
-
-
-@pytest.fixture(scope="module")
-def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The demonstration corpus as a graph."""
-    out = tmp_path_factory.mktemp("graph") / "out"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SAGE_EMBEDDING_MODEL", "hashing")
-        result = RUN.invoke(app, ["build", str(ROOT / "data" / "corpus"), "--out", str(out)])
-    assert result.exit_code == 0, result.output
-    assert "triples" in result.stdout
-    return out
 
 
 def _json(*arguments: str) -> object:
@@ -51,16 +39,8 @@ def test_build_prints_json_alone_and_a_second_build_reads_nothing(tmp_path: Path
 
 
 def test_broad_reading_is_a_way_of_the_rules_alone(tmp_path: Path) -> None:
-    text = "FABP5 gene and bladder cancer. FABP5 variants were identified in bladder cancer."
-    note(tmp_path / "in", "a", [text, "FABP5 inhibits AKT1."])
-    plain = _json("build", str(tmp_path / "in"), "--out", str(tmp_path / "a"))
-    broad = _json("build", str(tmp_path / "in"), "--out", str(tmp_path / "b"), "--broad")
-    assert isinstance(plain, dict)
-    assert isinstance(broad, dict)
-    assert broad["triples"] > plain["triples"] > 0
-    wrong = RUN.invoke(
-        app, ["build", str(tmp_path / "in"), "--out", "x", "--broad", "--extractor", "chat"]
-    )
+    asked = ["build", str(note(tmp_path, "a", ["FABP5 inhibits AKT1."])), "--out", "x", "--broad"]
+    wrong = RUN.invoke(app, [*asked, "--extractor", "chat"])
     assert wrong.exit_code != 0
     assert "--broad" in str(wrong.exception or wrong.output)
 
@@ -87,17 +67,15 @@ def test_the_ontology_tells_what_names_mean_and_how_they_are_related() -> None:
     assert unknown.stdout.endswith("3 pairs: two concepts, neither broader nor opposite\n")
 
 
-@pytest.mark.parametrize("absolute", [True, False])
-def test_a_new_folder_takes_a_vocabulary_by_any_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, absolute: bool
+def test_a_new_folder_takes_a_vocabulary_by_a_relative_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "d.obo").write_text("format-version: 1.2\n\n[Term]\nid: DOID:1\nname: zebra pox\n")
     shutil.copytree(ONTOLOGY, tmp_path / "onto")
     note(tmp_path / "in", "a", ["FABP5 promotes zebra pox.", "FABP5 inhibits CXCL13."])
     monkeypatch.chdir(tmp_path)
-    base = tmp_path if absolute else Path()
     import_lexicons([Path("d.obo")], Path("x.lex"))
-    vocabulary = ["--lexicon", str(base / "x.lex"), "--ontology", str(base / "onto")]
+    vocabulary = ["--lexicon", "x.lex", "--ontology", "onto"]
     asked = ["build", "in", "--out", "new/graph", "--embedder", "none", *vocabulary]
     result = RUN.invoke(app, asked)
     assert result.exit_code == 0, (result.output, result.exception)

@@ -68,15 +68,15 @@ def test_a_made_pdf_gives_title_year_doi_and_text(tmp_path: Path) -> None:
     assert "FABP5 was higher" in document.text
 
 
-def test_two_thousand_pages_are_read_in_seconds(tmp_path: Path) -> None:
+def test_five_hundred_pages_are_read_in_seconds(tmp_path: Path) -> None:
     path = tmp_path / "long.pdf"
-    path.write_bytes(pdf_bytes([[f"Page {n} says: {PROSE[:80]}", PROSE[80:]] for n in range(2000)]))
+    path.write_bytes(pdf_bytes([[f"Page {n} says: {PROSE[:80]}", PROSE[80:]] for n in range(500)]))
     start = time.process_time()
     result = read_file(path)
-    assert result.report.pages == 2000
-    assert time.process_time() - start < 30
+    assert result.report.pages == 500
+    assert time.process_time() - start < 8
     limited = read_file(path, ReadOptions(max_pages=100))
-    assert limited.report.reason == "2000 pages, more than the limit of 100"
+    assert limited.report.reason == "500 pages, more than the limit of 100"
 
 
 @pytest.mark.shared

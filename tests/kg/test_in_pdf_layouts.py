@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 from pypdf import PdfReader, PdfWriter
 
-from kg.corpus.chunks import chunk
-from kg.extract.rules import RulesExtractor
-from kg.lexicon.ontology import Ontology
 from kg.sources import read_file
 from kg.sources.pdf_blocks import Line, PageLines, parts
 from kg.sources.pdf_layout import assemble
@@ -94,21 +91,6 @@ def test_captions_and_notes_are_kept_in_sections_of_their_own(
 def test_words_broken_at_a_line_end_are_whole(read: tuple[Article, Document]) -> None:
     _, document = read
     assert not re.search(r"multi-? variable|infil-? tration|treat-? ment", running(document))
-
-
-@pytest.fixture(scope="module")
-def extractor() -> RulesExtractor:
-    data = Path(__file__).resolve().parents[2] / "data"
-    return RulesExtractor(Ontology.load(data / "ontology"))
-
-
-def test_no_triple_comes_from_a_reference_list(
-    read: tuple[Article, Document], extractor: RulesExtractor
-) -> None:
-    _, document = read
-    for one in chunk(document):
-        for statement in extractor.read_chunk(one).statements:
-            assert "RF" not in one.text[statement.start : statement.end]
 
 
 def test_a_file_that_breaks_every_word_is_prose_and_no_table() -> None:

@@ -23,11 +23,6 @@ def kept(sentence: str) -> list[Statement]:
     ("sentence", "expected"),
     [
         (
-            "Low E-FABP (FABP5) expression is associated with high grade/stage and lymph-node "
-            "metastasis in bladder cancer (n=210).",
-            ("FABP5", "associated_with", "lymph node metastasis", "negative"),
-        ),
-        (
             "High FABP5 expression is associated with longer median overall survival in bladder "
             "cancer (53.8 vs 29.3 months; p=0.029).",
             ("FABP5", "associated_with", "overall survival", "positive"),
@@ -47,14 +42,6 @@ def kept(sentence: str) -> list[Statement]:
         (
             "Metformin is associated with better recurrence and overall survival.",
             ("metformin", "associated_with", "recurrence", "negative"),
-        ),
-        (
-            "Effector CD8+ T cells secrete IFN-gamma, which drives high endothelial venules.",
-            ("IFNG", "promotes", "high endothelial venule", "positive"),
-        ),
-        (
-            "iCAF-derived FGF2 signals through CD44 on cancer stem cells and sustains stemness.",
-            ("FGF2", "promotes", "stemness", "positive"),
         ),
         (
             "TGF-β1 correlates negatively with CD8+ T cells.",
@@ -79,20 +66,13 @@ def test_direction_follows_the_sentence(sentence: str, expected: tuple[str, str,
             {("IL6", "activates", "STAT3"), ("IL6", "activates", "AKT1"),
              ("IL6", "inhibits", "apoptosis")},
         ),
-        ("IL6 recruits B cells and activated T cells.", {("IL6", "recruits", "B cell")}),
         (
             "Depletion of STAT3 decreased cell migration but increased apoptosis.",
             {("STAT3", "upregulates", "cell migration"), ("STAT3", "downregulates", "apoptosis")},
         ),
-        ("Cisplatin produces nephrotoxicity.", {("cisplatin", "promotes", "nephrotoxicity")}),
         (
             "Treated cells demonstrated greater cell proliferation, stimulated angiogenesis, and "
             "decreased caspase-3 activity.",
-            set(),
-        ),
-        (
-            "These symptoms may be the result of apoptosis of leukocytes, especially activated T "
-            "cells, and of inflammation.",
             set(),
         ),
         (
@@ -105,16 +85,8 @@ def test_direction_follows_the_sentence(sentence: str, expected: tuple[str, str,
             "Cisplatin induced apoptosis and decreased cell migration was accompanied by hypoxia.",
             {("cisplatin", "activates", "apoptosis")},
         ),
-        (
-            "VEGFA, induced in fibroblasts, promotes angiogenesis.",
-            {("VEGFA", "promotes", "angiogenesis")},
-        ),
         ("Metformin had no effect on AKT1 and increased apoptosis.",
          {("metformin", "affects", "AKT1")}),
-        (
-            "TGFB1 particularly increased cell migration.",
-            {("TGFB1", "upregulates", "cell migration")},
-        ),
     ],
 )  # fmt: skip
 def test_each_verb_of_a_list_has_its_own_object_and_the_first_one_s_subject(
@@ -152,8 +124,6 @@ def test_a_viral_protein_is_no_human_gene_of_its_name() -> None:
         "PD-L1 expression on tumour cells was not associated with time to recurrence in MIBC.",
         "Neither PD-L1 nor CD4 predicted overall survival.",
         "No systemic inflammation marker is associated with recurrence-free survival after BCG.",
-        "Metformin does not prolong overall survival in bladder cancer.",
-        "RAS and PIK3CA mutations do not predict recurrence-free or disease-specific survival.",
         "CCR7 expression failed to predict overall survival.",
     ],
 )
@@ -183,7 +153,6 @@ def test_two_denials_in_one_sentence_do_not_cross() -> None:
     [
         "We investigated whether FABP5 promotes proliferation of bladder cancer cells.",
         "The aim of this study was to determine if CXCL13 predicts overall survival.",
-        "HER2 was evaluated in urothelial carcinoma.",
         "It remains unclear whether TLS predict overall survival.",
     ],
 )
@@ -196,15 +165,6 @@ def test_speculation_is_flagged_and_believed_less() -> None:
     unsure = read("CXCL13-producing Tfh cells may trigger TLS formation.")
     assert [s.speculative for s in sure + unsure] == [False, True]
     assert unsure[0].confidence < sure[0].confidence
-
-
-def test_both_sides_of_a_contradiction_are_kept() -> None:
-    better = said("TLS presence is associated with better prognosis in MIBC.")
-    worse = said("TLS presence is associated with higher tumour stage in bladder cancer.")
-    hcc = said("High FABP5 is associated with shorter overall survival in melanoma.")
-    assert ("tertiary lymphoid structure", "associated_with", "prognosis", "positive") in better
-    assert ("tertiary lymphoid structure", "associated_with", "tumor stage", "positive") in worse
-    assert ("FABP5", "associated_with", "overall survival", "negative") in hcc
 
 
 def test_abbreviations_of_the_document_outrank_the_lexicon() -> None:
@@ -233,13 +193,10 @@ def test_weak_notes_are_believed_less(tmp_path) -> None:
     [
         # What acts against or for a thing is an entity of its own.
         ("MET inhibitors reduce invasion.", "MET inhibitor", "MET"),
-        ("A direct EGFR inhibitor is used for bladder cancer.", "EGFR inhibitor", "EGFR"),
         ("Antagonists of CXCR4 suppress metastasis.", "CXCR4 antagonist", "CXCR4"),
-        ("EGFR agonists promote cell proliferation.", "EGFR agonist", "EGFR"),
         ("Blockade of CXCR4 suppresses metastasis.", "CXCR4 inhibitor", "CXCR4"),
         ("CXCR4 neutralizing antibodies suppress metastasis.", "CXCR4 inhibitor", "CXCR4"),
         ("Anti-EGFR antibodies inhibit cell proliferation.", "EGFR inhibitor", "EGFR"),
-        ("FGFR3 tyrosine kinase inhibitors inhibit invasion.", "FGFR3 inhibitor", "FGFR3"),
     ],
 )
 def test_an_agent_is_never_the_thing_it_acts_on(sentence: str, expected: str, never: str) -> None:
@@ -251,9 +208,7 @@ def test_an_agent_is_never_the_thing_it_acts_on(sentence: str, expected: str, ne
 @pytest.mark.parametrize(
     ("sentence", "expected"),
     [
-        ("FABP5 knockdown reduces invasion.", ("FABP5", "promotes", "invasion", "positive")),
         ("Loss of PTEN promotes invasion.", ("PTEN", "inhibits", "invasion", "negative")),
-        ("PTEN deficiency promotes invasion.", ("PTEN", "inhibits", "invasion", "negative")),
         ("FABP5 induced degradation of AKT1.", ("FABP5", "inhibits", "AKT1", "negative")),
         ("Inhibition of FGFR3 by erdafitinib was seen.",
          ("erdafitinib", "inhibits", "FGFR3", "negative")),
@@ -281,17 +236,14 @@ def test_signs_are_composed_and_phrases_say_relations(
         "Proximal mediators of FGFR3 are associated with resistance to erdafitinib.",
         "FABP5-binding protein promotes invasion.",
         "CAF-conditioned medium promotes invasion.",
-        "Targets of FABP5 promote invasion.",
         "An attempt to inhibit FABP5 with metformin failed.",
         "If FABP5 promotes invasion, treatment would help.",
-        "Strategies to inhibit FABP5 with metformin are needed.",
         "FABP5 is not sufficient to promote invasion.",
         "The combination of metformin and erdafitinib inhibits invasion.",
         "Metformin was given and a new compound inhibits invasion.",
         "Drugs that bind FABP5 inhibit the response to chemotherapy.",
         "Metformin enhanced or reduced FABP5 and FABP4, respectively.",
         "Smith J, Jones AB, Lee C. FABP5 promotes invasion. J Clin Oncol 2019;37:1234-45.",
-        "12. Wu X, et al. FABP5 promotes invasion of bladder cancer, Cancer Res 79 (2019) 12-20.",
         "FABP5 promotes invasion doi:10.1000/xyz.",
     ],
 )
@@ -304,7 +256,6 @@ def test_what_a_sentence_does_not_say_is_not_kept(sentence: str) -> None:
     [
         "There is no evidence that FABP5 promotes invasion.",
         "We did not find that FABP5 promotes invasion.",
-        "It is unlikely that FABP5 promotes invasion.",
         "FABP5 failed to promote invasion.",
         "These data refute the notion that FABP5 promotes invasion.",
     ],
@@ -350,12 +301,8 @@ LETTER = "We disagree. CXCL13 promotes the formation of tertiary lymphoid struct
         "Journal of Urology, 12, 33-40. Doe, J. (2001). VEGF inhibits apoptosis. Cell, 61, 1-9.",
         "1. Smith et al. FGFR3 activates proliferation in bladder cancer. J Urol 2019. 2. Doe et "
         "al. VEGF inhibits apoptosis in bladder cancer cells. Cancer Res 2001.",
-        "[1] A. B. Smith, C. Jones, FGFR3 activates proliferation, Journal of Urology 12 (2019) "
-        "33-40. [2] J. Doe and K. Roe. VEGF inhibits apoptosis of cells. Cancer Research, 2001.",
         "Smith, A. B., Doe, C., et al. (2018). FGFR3 activates proliferation in bladder cancer. "
         "Nature 554, 544–548. doi: 10.5555/made-up.",
-        "Smith AB, Doe C. FGFR3 activates proliferation in bladder cancer. "
-        "Nature 554, 544–548. https://doi.org/10.5555/made-up.",
     ],
 )
 def test_titles_of_a_short_reference_list_state_nothing(listed: str) -> None:
@@ -376,8 +323,6 @@ def test_a_sentence_before_a_journal_s_own_line_is_no_title() -> None:
     [
         "The following search string was used: CXCL13 AND associated with AND bladder cancer.",
         "We searched PubMed for ('FGFR3' AND 'promotes bladder cancer').",
-        "Search terms were “heparin”, “trauma” and/or “heparin-induced thrombocytopenia”.",
-        "MEDLINE was searched with the terms CXCL13, is associated with, bladder cancer.",
         'The keywords "FGFR3 mutation" and "predicts recurrence of bladder cancer" were used.',
     ],
 )
@@ -397,15 +342,6 @@ def test_what_a_search_found_is_said() -> None:
     assert _statements(ratio) == _statements(ratio.replace("Searching further, s", "S"))
 
 
-@given(st.sampled_from(["promotes", "inhibits", "is associated with", "correlates with"]))
-def test_a_denial_never_affirms_whatever_the_verb(verb: str) -> None:
-    plain = {s.relation for s in read(f"FABP5 {verb} invasion.") if not s.negated}
-    denied = read(f"There is no evidence that FABP5 {verb} invasion.")
-    assert plain
-    assert denied
-    assert all(s.negated for s in denied)
-
-
 def test_broad_reading_adds_associations_and_keeps_what_was_read() -> None:
     broad = RulesExtractor(ontology(), broad=True)
     assert broad.key != extractor().key
@@ -423,39 +359,11 @@ def test_a_model_does_not_cause_an_outcome() -> None:
     assert read("Deep learning on H&E slides improves and promotes overall survival.") == []
 
 
-_WORDS = st.sampled_from(
-    [
-        "FABP5",
-        "CXCL13",
-        "TLS",
-        "is",
-        "are",
-        "not",
-        "associated",
-        "with",
-        "promotes",
-        ",",
-        "and",
-        "in",
-        "bladder",
-        "cancer",
-        "survival",
-        "(",
-        ")",
-        "which",
-        "high",
-        "low",
-        "by",
-        ".",
-        "expression",
-        "no",
-        "overall",
-        "either",
-        "nor",
-        "95%",
-        "CI",
-    ]
-)
+_WORDS = st.sampled_from([
+    "FABP5", "CXCL13", "TLS", "is", "are", "not", "associated", "with", "promotes", ",", "and",
+    "in", "bladder", "cancer", "survival", "(", ")", "which", "high", "low", "by", ".",
+    "expression", "no", "overall", "either", "nor", "95%", "CI",
+])  # fmt: skip
 
 
 @settings(max_examples=150, deadline=None)

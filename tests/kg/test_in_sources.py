@@ -271,11 +271,3 @@ def test_ris_keeps_the_fields_of_both_dialects_and_a_record_without_its_end(tmp_
     assert (first.title, first.text) == ("A long title that goes on", "FABP5 rose & fell.")
     assert (first.doi, first.year, first.venue) == ("10.1000/r", 2021, "Journal")
     assert (second.title, second.text, second.year) == ("Another", "Another", 2019)
-
-
-def test_a_shared_ris_file_is_read() -> None:
-    (document,) = read_file(shared("awkward", "r1.ris")).documents
-    assert (document.title, document.doi, document.year) == (
-        "TLS in bladder cancer", "10.1000/xyz.123", 2021,
-    )  # fmt: skip
-    assert document.text.startswith("Tertiary lymphoid structures inhibit")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -152,15 +151,6 @@ def test_two_critics_cost_each_service_one_search(services: FakeServices) -> Non
     assert set(answers) == {"prover", "verifier"}
     assert len(services.to("/pubmed/esearch")) == 1
     assert len(services.to("/epmc")) == len(services.to("/slow")) == 1
-
-
-def test_a_round_waits_for_no_source_beyond_its_patience(services: FakeServices) -> None:
-    with literature(services) as search:
-        search.search(QUERIES[:1], 5, patience=1.0)
-        begun = time.monotonic()
-        answer = search.search(QUERIES[1:], 5, patience=0.0)
-        assert time.monotonic() - begun < 1.0
-    assert "1 per 3 s" in {item.name: item.reason for item in answer.missing}["slow"]
 
 
 def test_a_second_opinion_finds_a_retraction_that_the_sources_missed(

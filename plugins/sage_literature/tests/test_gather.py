@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from reportlab.pdfgen.canvas import Canvas
 from typer.testing import CliRunner
 
-from kg.lexicon.ontology import Ontology
 from kg.literature.access import Access
 from kg.literature.merge import merge
 from kg.literature.topic import parse_topic
@@ -41,14 +40,14 @@ from sage_literature.records import Found
 from sage_literature.sources import biorxiv, europe_pmc, openalex, pubmed, semantic_scholar
 from sage_literature.tests.catalogs import Catalogs, Paper, asked, corpus, running
 from tests.core.http_server import MANY, Answer, Seen
-from tests.kg.in_helpers import read_documents
+from tests.kg.in_helpers import ontology, read_documents
 
 QUICK = Policy(
     attempts=2, deadline=8.0, attempt=2.0, backoff=0.01, backoff_max=0.02, longest_wait=3.0,
     patience=3.0,    max_bytes=1 << 20, breaker_threshold=1000,
 )  # fmt: skip
 TOPIC = "bladder cancer"
-ONTOLOGY = Ontology.load(Path(__file__).parents[3] / "data" / "ontology")
+ONTOLOGY = ontology()
 ANY = Plan(topic=TOPIC, threshold=0.0)
 
 
