@@ -50,28 +50,19 @@ LOW_A, LOW_B = A | {"level": "low"}, B | {"level": "low"}
         (claim(A), claim(LOW_A, direction="lower_risk"), True),
         (claim(A, B), claim(B, A), True),
         (claim(A), claim(A, endpoint="PFI"), False),
-        (
-            claim(A | {"cut": "tertile"}),
-            claim(LOW_A | {"cut": "tertile"}, direction="lower_risk"),
-            False,
-        ),
-        (
-            claim(A | {"cut": "continuous"}, comparison="per_sd"),
-            claim(LOW_A | {"cut": "continuous"}, comparison="per_sd", direction="lower_risk"),
-            True,
-        ),
+        (claim(A | {"cut": "tertile"}), claim(LOW_A | {"cut": "tertile"}, direction="lower_risk"),
+         False),
+        (claim(A | {"cut": "continuous"}, comparison="per_sd"),
+         claim(LOW_A | {"cut": "continuous"}, comparison="per_sd", direction="lower_risk"), True),
         (claim(A), claim(A | {"cut": "continuous"}, comparison="per_sd"), False),
         (claim(A), claim(A, direction="lower_risk"), False),
         (claim(A, B), claim(A, B, comparison="exposed_vs_rest"), False),
         (claim(A), claim(A, strata=("clinical:stage",)), False),
         (claim(A, B, comparison="modification"), claim(B, A, comparison="modification"), False),
-        (
-            claim(A, B, comparison="exposed_vs_rest"),
-            claim(LOW_A, LOW_B, comparison="exposed_vs_rest", direction="lower_risk"),
-            False,
-        ),
+        (claim(A, B, comparison="exposed_vs_rest"),
+         claim(LOW_A, LOW_B, comparison="exposed_vs_rest", direction="lower_risk"), False),
     ],
-)
+)  # fmt: skip
 def test_two_claims_are_one_exactly_when_they_compare_the_same(
     one: Hypothesis, other: Hypothesis, same: bool
 ) -> None:

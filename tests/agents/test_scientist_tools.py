@@ -77,31 +77,15 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("graph_paths", {"source": "FABP5", "target": "CXCL13"}),
     ("literature_search", {"query": "FABP5 survival bladder cancer", "phrases": ["FABP5"]}),
     ("cohort_describe", {"variables": list(EVERYTHING), "joint": list(EVERYTHING[:3])}),
-    (
-        "cohort_describe",
-        {"variables": ["clinical:age"], "joint": ["clinical:grade", "clinical:age"]},
-    ),
-    (
-        "design_power",
-        {
-            "claims": [
-                claim("expression:FABP5"),
-                claim("expression:FABP5", "imaging:tls_density"),
-                claim("clinical:age", endpoint="nodes"),
-                claim("expression:FABP5", endpoint="PFI"),
-                claim(
-                    "expression:FABP5",
-                    population=Population(
-                        description="",
-                        filters=(Filter(variable="clinical:age", op="lt", value=60.0),),
-                    ),
-                ),
-            ]
-        },
-    ),
+    ("cohort_describe",
+     {"variables": ["clinical:age"], "joint": ["clinical:grade", "clinical:age"]}),
+    ("design_power", {"claims": [claim("expression:FABP5"),
+     claim("expression:FABP5", "imaging:tls_density"), claim("clinical:age", endpoint="nodes"),
+     claim("expression:FABP5", endpoint="PFI"), claim("expression:FABP5", population=Population(
+     description="", filters=(Filter(variable="clinical:age", op="lt", value=60.0),)))]}),
     ("signature_define", {"genes": ["CXCL13", "CXCR5", "MS4A1", "CCL19", "CD3E", "NOTAGENE"]}),
     ("history", {}),
-]
+]  # fmt: skip
 
 
 def replies(cohort: Cohort, calls: list[tuple[str, dict[str, Any]]] = CALLS) -> str:

@@ -41,32 +41,19 @@ EUROPE_PMC = {
     "hitCount": 2,
     "resultList": {
         "result": [
-            {
-                "id": PMID,
-                "source": "MED",
-                "pmid": PMID,
-                "doi": DOI,
-                "title": TITLE + ".",
-                "authorString": "First A, Second A.",
-                "journalInfo": {"journal": {"title": "Scientific reports"}},
-                "pubYear": "2024",
-                "abstractText": "<h4>Background</h4>Low FABP5 expression is associated with "
-                "lymph-node metastasis in bladder cancer.",
-                "pubTypeList": {"pubType": ["research-article", "Journal Article"]},
-                "firstPublicationDate": "2024-07-04",
-            },
-            {
-                "id": "2",
-                "source": "MED",
-                "doi": RETRACTED_DOI,
-                "title": RETRACTED_TITLE + ".",
-                "pubYear": "2015",
-                "pubTypeList": {"pubType": ["Retracted Publication"]},
-                "firstPublicationDate": "2015-07-01",
-            },
+            {"id": PMID, "source": "MED", "pmid": PMID, "doi": DOI, "title": TITLE + ".",
+             "authorString": "First A, Second A.",
+             "journalInfo": {"journal": {"title": "Scientific reports"}}, "pubYear": "2024",
+             "abstractText": "<h4>Background</h4>Low FABP5 expression is associated with "
+             "lymph-node metastasis in bladder cancer.",
+             "pubTypeList": {"pubType": ["research-article", "Journal Article"]},
+             "firstPublicationDate": "2024-07-04"},
+            {"id": "2", "source": "MED", "doi": RETRACTED_DOI, "title": RETRACTED_TITLE + ".",
+             "pubYear": "2015", "pubTypeList": {"pubType": ["Retracted Publication"]},
+             "firstPublicationDate": "2015-07-01"},
         ]
     },
-}
+}  # fmt: skip
 
 PREPRINTS = {
     "resultList": {
@@ -125,26 +112,17 @@ CROSSREF = {
     "status": "ok",
     "message": {
         "items": [
-            {
-                "DOI": DOI,
-                "type": "journal-article",
-                "title": [TITLE],
-                "abstract": "<jats:p>Low FABP5.</jats:p>",
-                "container-title": ["Scientific Reports"],
-                "author": [{"family": "First", "given": "A."}],
-                "published": {"date-parts": [[2024, 7, 4]]},
-            },
-            {
-                "DOI": RETRACTED_DOI,
-                "type": "journal-article",
-                "title": [RETRACTED_TITLE],
-                "published": {"date-parts": [[2015]]},
-                "updated-by": [{"type": "retraction", "updated": {"date-parts": [[2018, 3, 2]]}}],
-            },
+            {"DOI": DOI, "type": "journal-article", "title": [TITLE],
+             "abstract": "<jats:p>Low FABP5.</jats:p>", "container-title": ["Scientific Reports"],
+             "author": [{"family": "First", "given": "A."}],
+             "published": {"date-parts": [[2024, 7, 4]]}},
+            {"DOI": RETRACTED_DOI, "type": "journal-article", "title": [RETRACTED_TITLE],
+             "published": {"date-parts": [[2015]]},
+             "updated-by": [{"type": "retraction", "updated": {"date-parts": [[2018, 3, 2]]}}]},
             {"DOI": DOI + "/f1", "type": "component"},
         ]
     },
-}
+}  # fmt: skip
 
 OPENALEX = {
     "results": [

@@ -1,4 +1,4 @@
-"""Articles of twenty pages in five publishers' layouts, with the truth of every block.
+"""Articles of twenty pages in four publishers' layouts, with the truth of every block.
 
 Each word that matters carries a marker: `BD0012x` for running text in reading order, and others for
 what must stay apart (heads, watermarks, margin notes, captions, tables, notes, references).
@@ -179,30 +179,6 @@ def figure(w: Writer, x: float, y: float, width: float, size: float, height: flo
     return y - 8
 
 
-def society(seed: int) -> Article:
-    """Two columns, heads that alternate, numbered lines, numbered references."""
-    w, last = Writer(seed), 1
-    for page in range(1, PAGES + 1):
-        head = "SMITH ET AL. HD0001x" if page % 2 else "JOURNAL OF PATHOLOGY HD0002x"
-        w.draw(60, HEIGHT - 35, head, 8)
-        w.draw(WIDTH - 80, HEIGHT - 35, str(400 + page), 8)
-        columns = [Column(60, HEIGHT - 70, 225, 60), Column(312, HEIGHT - 70, 225, 60)]
-        for number in range(1, 56):
-            w.draw(40, HEIGHT - 70 - (number - 1) * 12, str((page - 1) * 55 + number), 6)
-        if page <= 17:
-            if page % 4 == 2:
-                columns[0].top = table(w, 60, HEIGHT - 70, 225, 6, 8)
-            if page % 4 == 3:
-                columns[1].top = figure(w, 312, HEIGHT - 70, 225, 8)
-            for column in columns:
-                fill(w, column, 10)
-        else:
-            if page == 18:
-                w.draw(60, HEIGHT - 70, "References", 12, BOLD)
-                columns[0].top -= 18
-            last = references(w, columns, 8.5, True, last)
-        w.canvas.showPage()
-    return w.done()
 
 
 def margin(seed: int) -> Article:
@@ -330,7 +306,6 @@ def letter(seed: int) -> Article:
 
 
 LAYOUTS: dict[str, Callable[[int], Article]] = {
-    "society": society,
     "margin": margin,
     "weekly": weekly,
     "download": download,

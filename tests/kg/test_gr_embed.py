@@ -21,14 +21,6 @@ TEXTS = [
 ]
 
 
-def test_the_hashing_embedder_gives_the_same_unit_vectors_every_time() -> None:
-    one = HashingEmbedder(64).embed(TEXTS)
-    again = HashingEmbedder(64).embed(TEXTS)
-    assert np.array_equal(one, again)
-    assert np.linalg.norm(one, axis=1) == pytest.approx(np.ones(len(TEXTS)), abs=1e-6)
-    assert one.dtype == np.float32
-
-
 def test_changed_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embed, "MINILM_SHA256", "0" * 64)
     with pytest.raises(FaultError, match="not the published"):

@@ -9,11 +9,9 @@ import subprocess
 from pathlib import Path
 
 import networkx as nx
-import numpy as np
 import pytest
 
 from kg.graph.export import export_graph, node_link
-from kg.graph.export_page import layout
 from kg.graph.model import Graph
 from tests.kg.gr_helpers import D, G, bladder, graph, triple
 
@@ -58,15 +56,6 @@ def test_a_large_graph_is_shown_in_part_and_says_so(tmp_path: Path) -> None:
     done = export_graph(graph(many), tmp_path / "g.html", "html", max_nodes=50)
     assert done.nodes == 50
     assert done.note == "The page shows 50 of 307 nodes."
-
-
-def test_the_layout_is_fixed_and_keeps_nodes_apart() -> None:
-    ends = np.array([[0, 1], [1, 2], [2, 3]])
-    one, two = layout(6, ends), layout(6, ends)
-    assert np.array_equal(one, two)
-    gaps = np.linalg.norm(one[:, None] - one[None], axis=2)[~np.eye(6, dtype=bool)]
-    assert gaps.min() > 20
-    assert np.abs(one).max() == pytest.approx(1000.0)
 
 
 def dump(page: Path, fragment: str) -> str:

@@ -84,23 +84,16 @@ def test_bombs_and_external_entities_are_refused(tmp_path: Path, doctype: str) -
         (f"{HEAD}<graph><node id='a'/><node id='a'/></graph></graphml>", "two nodes"),
         (f"{HEAD}<graph><node/></graph></graphml>", "no ID"),
         (f"{HEAD}<graph><node id='a'/><edge source='a' target='b'/></graph></graphml>", '"b"'),
-        (
-            f"{HEAD}<key id='w' for='edge' attr.name='weight'/><graph><node id='a'/>"
-            "<edge source='a' target='a'><data key='w'>heavy</data></edge></graph></graphml>",
-            "not a number",
-        ),
-        (
-            f"{HEAD}<key id='e' for='edge' attr.name='evidence'/><graph><node id='a'/>"
-            "<edge source='a' target='a'><data key='e'>[{}]</data></edge></graph></graphml>",
-            "evidence for edge 1",
-        ),
-        (
-            f"{HEAD}<key id='e' for='node' attr.name='aliases'/><graph>"
-            "<node id='a'><data key='e'>{</data></node></graph></graphml>",
-            "not valid JSON",
-        ),
+        (f"{HEAD}<key id='w' for='edge' attr.name='weight'/><graph><node id='a'/>"
+         "<edge source='a' target='a'><data key='w'>heavy</data></edge></graph></graphml>",
+         "not a number"),
+        (f"{HEAD}<key id='e' for='edge' attr.name='evidence'/><graph><node id='a'/>"
+         "<edge source='a' target='a'><data key='e'>[{}]</data></edge></graph></graphml>",
+         "evidence for edge 1"),
+        (f"{HEAD}<key id='e' for='node' attr.name='aliases'/><graph>"
+         "<node id='a'><data key='e'>{</data></node></graph></graphml>", "not valid JSON"),
     ],
-)
+)  # fmt: skip
 def test_bad_graphml_names_the_file_and_the_fault(tmp_path: Path, body: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         graphml_read.read_graphml(write(tmp_path, body))

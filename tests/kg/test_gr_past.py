@@ -58,3 +58,5 @@ def test_the_weights_of_a_path_are_those_of_the_paper() -> None:
     assert (options.k, options.max_hops) == (Settings().paths, Settings().max_hops) == (6, 4)
     assert (options.diversity, options.hub_cap, options.seed) == (0.3, 200, 0)
     assert (options.max_candidates, options.budget) == (2000, 20_000_000)
+    with pytest.raises(ValueError, match="weight"):
+        PathOptions.model_validate(dict.fromkeys(weights, 0.0))

@@ -206,13 +206,6 @@ def test_a_prompt_with_one_thing_and_a_class_leads_to_the_class_and_to_endpoints
     assert any("any node of type Gene" in note for note in found.notes)
 
 
-def test_a_prompt_that_names_nothing_says_what_is_near() -> None:
-    found = find_paths(graph(bladder()), "quantum gravity", ANY, EMBEDDER)
-    assert found.paths == ()
-    assert found.unmatched == ("quantum gravity",)
-    assert any("sage kg show" in note for note in found.notes)
-
-
 def test_a_misspelled_thing_is_matched_and_shown_as_such() -> None:
     found = find_paths(graph(bladder()), "lipid metabolsm and CXCL13", ANY, EMBEDDER)
     how = {c.phrase: (c.name, c.how) for c in found.concepts}

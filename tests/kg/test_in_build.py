@@ -134,16 +134,6 @@ def test_a_node_is_renamed_when_another_spelling_becomes_more_frequent(tmp_path:
     assert drugs == [capital, capital, small, capital]  # the capital comes first in a tie
 
 
-def test_added_papers_are_the_only_ones_read_again(tmp_path: Path) -> None:
-    corpus = _corpus(tmp_path / "in", 6)
-    build([corpus], tmp_path / "out", FAST, ontology())
-    _corpus(corpus, 8)
-    report = build([corpus], tmp_path / "out", FAST, ontology())
-    assert (report.files_read, report.files_cached) == (8, 6)
-    assert (report.chunks, report.chunks_cached) == (8, 6)
-    assert report.documents == 8
-
-
 def test_as_of_leaves_out_what_came_later(tmp_path: Path) -> None:
     corpus = _corpus(tmp_path / "in")
     options = FAST.model_copy(update={"as_of": 2012})
@@ -173,7 +163,7 @@ def test_one_paper_under_two_names_counts_once_and_takes_what_it_lacks(tmp_path:
     note(folder, "short", FINDINGS[:1], title="The same paper on FABP5 in bladder cancer patients",
          doi="10.1000/SAME", pmid="123", retracted="true")  # fmt: skip
     options = FAST.model_copy(update={"include_retracted": True})
-    report = build([folder], tmp_path / "out", options, ontology())
+    report = build(list(folder.iterdir()), tmp_path / "out", options, ontology())
     assert (report.documents, report.duplicates) == (1, 1)
     with Store(tmp_path / "out" / "store.sqlite") as store:
         (document,) = store.documents()

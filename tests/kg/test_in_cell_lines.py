@@ -53,6 +53,7 @@ def test_a_name_that_the_text_calls_cells_is_a_cell_line(text: str, expected: li
         "HPV16 cells and HIV-1 cells were treated.",
         "Both cell lines grew. These cell lines died.",
         "The mutation V600E in cells was found.",
+        "IL-3 and IL-3/CSF-1 cells lacked the antigen.",
         "5637 patients were seen.",
         "Quiescent tumor cells of type 4 (QT4) were rare. QT4 cells were counted.",
     ],

@@ -190,16 +190,13 @@ def test_an_endpoint_that_answers_nothing_stops_early(tmp_path: Path) -> None:
     ("evidence", "text", "expected"),
     [
         ("abc", "xx abc yy", "abc"),
-        (
-            "The  gene\nrose in “mice”.",
-            'So: the gene rose in "mice". End',
-            'the gene rose in "mice".',
-        ),
+        ("The  gene\nrose in “mice”.", 'So: the gene rose in "mice". End',
+         'the gene rose in "mice".'),
         ("ﬁbrosis was found here", "x fibrosis was found here y", "fibrosis was found here"),
         ("The gene did rise in mice", "The gene rose in mice", None),
         ("", "abc", None),
     ],
-)
+)  # fmt: skip
 def test_alignment_forgives_typography_only(evidence: str, text: str, expected: str | None) -> None:
     span = align(evidence, text)
     assert (text[span[0] : span[1]] if span else None) == expected

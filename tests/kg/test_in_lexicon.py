@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from kg.lexicon.names import Names
 from kg.lexicon.vocabularies import import_lexicons
 from kg.types import EntityType
 from sage.core.errors import InputError
-from tests.kg.in_helpers import ontology, shared
+from tests.kg.in_helpers import ontology
 
 
 def _compiled(*names: tuple[str, bool]) -> Lexicon:
@@ -111,24 +110,6 @@ def test_a_family_is_none_of_its_genes(tmp_path: Path) -> None:
     text = "G protein-coupled receptor 12; G protein-coupled receptor; ABK; ABKs"
     assert [lexicon.entry(m.entry).name for m in lexicon.find(text)] == ["GPR12", "ADRA1A"]
     assert report.left_out["name of a family"] == 1
-
-
-@pytest.mark.shared
-def test_the_public_vocabularies_load_at_once_and_match_a_megabyte_a_second(tmp_path: Path) -> None:
-    import_lexicons(
-        [shared("knowledge", "genes", "Homo_sapiens.gene_info.gz"),
-         shared("knowledge", "mesh", "terms.tsv"), shared("knowledge", "mesh", "mesh_terms.txt")],
-        tmp_path / "big.lex",
-    )  # fmt: skip
-    start = time.process_time()
-    lexicon = Lexicon.load(tmp_path / "big.lex")
-    assert time.process_time() - start < 0.5
-    assert lexicon.terms > 200_000
-    text = shared("corpora", "BioRED", "Train.PubTator").read_text()[:1_000_000]
-    lexicon.find(text[:10_000])
-    start = time.process_time()
-    assert len(lexicon.find(text)) > 5000
-    assert len(text) / 1e6 / (time.process_time() - start) > 1.0
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

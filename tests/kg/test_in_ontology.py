@@ -9,7 +9,7 @@ import pytest
 from kg.lexicon.ontology import Ontology
 from kg.types import EntityType, Polarity
 from sage.core.errors import InputError
-from tests.kg.in_helpers import ontology, shared
+from tests.kg.in_helpers import ontology
 
 
 @pytest.mark.parametrize(
@@ -62,23 +62,6 @@ def test_every_entity_is_defined_and_every_name_finds_an_entity() -> None:
         found = ontology().find(entry.name)
         assert found is not None, entry.name
         assert found.id == entry.id, entry.name
-
-
-@pytest.mark.shared
-def test_gene_identifiers_agree_with_the_public_tables() -> None:
-    import gzip
-
-    known = {}
-    with gzip.open(shared("knowledge", "genes", "Homo_sapiens.gene_info.gz"), "rt") as lines:
-        for line in lines:
-            cells = line.split("\t")
-            known[cells[1]] = (cells[2], cells[5])
-    for entry in ontology().entries():
-        if entry.type == EntityType.GENE:
-            symbol, references = known[entry.identifiers["NCBIGene"]]
-            assert symbol in {entry.name, *entry.synonyms}, entry.name
-            if "HGNC" in entry.identifiers:
-                assert f"HGNC:{entry.identifiers['HGNC']}" in references.split("|")
 
 
 def test_a_malformed_row_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Articles of five layouts: running text whole and in order, everything else apart from it."""
+"""Articles of four layouts: running text whole and in order, everything else apart from it."""
 
 from __future__ import annotations
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import json
 import multiprocessing
 import os
 import re
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -146,25 +144,6 @@ def test_the_bound_holds_for_each_catalog_and_for_the_corpus(
     assert adds_up(flow)
 
 
-def test_a_paper_is_one_under_whatever_identifier_each_catalog_knows_it() -> None:
-    title = "Lymphoid follicles of the bladder wall and outcome"
-    heard = [
-        Found(title=title, year=2020, doi="10.5555/a", sources=("openalex",)),
-        Found(title="[A translated title of the same paper]", year=2020, pmid="7"),
-        Found(title=title + " in men", year=2020, doi="10.5555/a", pmid="7", pmcid="PMC123"),
-        Found(title="A third title that nobody else gives", year=2020, pmcid="PMC123"),
-        Found(title="Preprint of it under another name", preprint=True, doi="10.5555/p",
-              versions=("doi:10.5555/a",), year=2019),
-        Found(title="Another paper altogether, on kidneys", year=2020, doi="10.5555/b"),
-    ]  # fmt: skip
-    for order in (heard, heard[::-1]):
-        papers = merge(order)
-        assert len(papers) == 2
-        one = next(p for p in papers if p.doi == "10.5555/a")
-        assert (one.pmid, one.pmcid, one.preprint) == ("7", "PMC123", False)
-        assert "doi:10.5555/p" in one.versions
-
-
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), count=st.integers(1, 4))
 def test_records_in_any_order_become_their_papers(data: st.DataObject, count: int) -> None:
@@ -179,12 +158,6 @@ def test_records_in_any_order_become_their_papers(data: st.DataObject, count: in
     assert sorted((p.doi, p.pmid, p.pmcid) for p in papers) == [
         (f"10.5555/p{n}", str(100 + n), f"PMC{1000 + n}") for n in range(count)
     ]
-
-
-def test_two_papers_with_one_title_stay_two() -> None:
-    same = "The editors' introduction to the special issue"
-    papers = [Found(title=same, year=2020, doi=f"10.5555/{n}") for n in range(2)]
-    assert len(merge(papers)) == 2
 
 
 def test_a_preprint_and_its_journal_version_are_one_paper(tmp_path: Path) -> None:
@@ -224,12 +197,7 @@ def html(_: Seen) -> Answer:
 BAD = {
     "down": lambda _: Answer(b"", 503),
     "captcha": html,
-    "truncated": lambda _: Answer(b'{"esearchresult": {"co'),
-    "cut": lambda _: Answer(b'{"results": []', cut=True),
     "another form": lambda _: Answer(b'{"hits": []}'),
-    "elsewhere": lambda _: Answer(b"", 302, {"Location": "http://other.invalid/"}),
-    "huge": lambda _: Answer(b" " * ((1 << 20) + 10)),
-    "asks for an hour": lambda _: Answer(b"", 429, {"Retry-After": "3600"}),
 }
 ROUTES = {
     "pubmed": "esearch",
@@ -241,11 +209,9 @@ ROUTES = {
 
 @pytest.mark.parametrize(
     ("name", "how"),
-    [
-        *zip(itertools.cycle(ROUTES), BAD, strict=False),
-        *((name, "another form") for name in ROUTES),
-    ],
-)
+    [("pubmed", "captcha"), ("europe_pmc", "another form"), ("openalex", "another form"),
+     ("semantic_scholar", "down")],
+)  # fmt: skip
 def test_a_catalog_that_fails_is_named_and_the_others_go_on(
     world: Catalogs, tmp_path: Path, name: str, how: str
 ) -> None:
@@ -265,21 +231,6 @@ def test_a_catalog_that_fails_is_named_and_the_others_go_on(
     asked_again = "/epmc" if name == "europe_pmc" else {"pubmed": "/eutils"}.get(name, f"/{name}")
     asked_again = "/s2" if name == "semantic_scholar" else asked_again
     assert all(line.startswith(asked_again) for line in repeated), repeated
-
-
-def test_a_pause_that_a_service_asks_for_is_kept(world: Catalogs, tmp_path: Path) -> None:
-    world.papers = world.papers[:2]
-    heard: list[float] = []
-
-    def busy(seen: Seen) -> Answer:
-        heard.append(time.monotonic())
-        if len(heard) == 1:
-            return Answer(b"", 429, {"Retry-After": "1"})
-        return world._bulk(seen)
-
-    world.broken["semantic_scholar"] = busy
-    assert not gathered(world, tmp_path / "c").missing
-    assert heard[1] - heard[0] >= 1.0
 
 
 def test_a_cursor_that_expired_is_replaced_by_a_new_search(
@@ -359,19 +310,15 @@ SCREENED = [
     ({}, None),
     ({"retracted": True, "retraction_sources": ("pubmed",)}, r"retracted \(according to pubmed\)"),
     ({"kinds": ("editorial",)}, "not a research article: editorial"),
-    ({"kinds": ("journal article", "comment")}, "not a research article: comment"),
     ({"kinds": ("retraction of publication",)}, "not a research article: retraction notice"),
     ({"kinds": ("review",)}, None),
-    ({"title": "Retraction: FABP5 and bladder cancer"}, "notice about another paper"),
     ({"title": "Correction to: FABP5 and bladder cancer"}, "notice about another paper"),
     ({"title": "Correction of anemia before cystectomy for bladder cancer"}, None),
     ({"language": "ita"}, r"not in English \(ita\)"),
-    ({"language": "en"}, None),
     ({"year": 2014}, "published before 2015"),
     ({"abstract": ""}, "no abstract and no open full text"),
     ({"abstract": "", "pmcid": "PMC123"}, None),
     ({"abstract": "A study of mice.", "title": "Sleep in mice"}, "off topic: mentions 0 of 2"),
-    ({"abstract": "Cancer of the bladder and FABP5 were studied."}, None),
     ({"abstract": "Bladder function. Cancer of the lung.", "title": "FABP5"}, "mentions 1 of 2"),
 ]
 
@@ -401,19 +348,13 @@ def test_a_retraction_notice_retracts_the_paper_it_names() -> None:
     ("said", "name"),
     [
         ("https://creativecommons.org/licenses/by/4.0/", "CC BY 4.0"),
-        ("http://creativecommons.org/licenses/by-nc-nd/3.0", "CC BY-NC-ND 3.0"),
         ("cc by-nc", "CC BY-NC"),
-        ("cc_by", "CC BY"),
-        ("cc-by-nc-nd", "CC BY-NC-ND"),
         ("https://creativecommons.org/publicdomain/zero/1.0/", "CC0"),
-        ("cc0", "CC0"),
         ("public-domain", "public domain"),
         ("distributed under the terms of the Creative Commons Attribution License", "CC BY"),
         ("a Creative Commons Attribution-NonCommercial-NoDerivs licence", "CC BY-NC-ND"),
         ("publisher-specific-oa", "publisher-specific-oa"),
-        ("accents", "accents"),
         ("", "not stated"),
-        (None, "not stated"),
     ],
 )
 def test_licenses_have_one_form(said: str | None, name: str) -> None:
@@ -436,15 +377,14 @@ def text_of(world: Catalogs, tmp_path: Path, body: bytes, status: int = 200) -> 
 BODY = "<body><sec><title>R</title><p>{}</p></sec></body>".format("Many words of text. " * 80)
 REFUSED = {
     "entities": (b'<!DOCTYPE a [<!ENTITY x "y">]><article>&x;</article>', "declares XML entities"),
-    "malformed": (b"<article><front></article>", "malformed XML"),
     "another paper": (
         b'<article><front><article-meta><article-id pub-id-type="doi">10.5555/other</article-id>'
         b"</article-meta></front>" + BODY.encode() + b"</article>",
         "is the text of another paper (DOI 10.5555/other)",
     ),
     "nobody's": (b"<article><front/>" + BODY.encode() + b"</article>", "does not contain"),
-    "error in XML": (b"<errorBean><errCode>0</errCode></errorBean>", "has no open full text"),
     "nothing": (b"", "has no open full text"),
+    "error in XML": (b"<errorBean><errCode>0</errCode></errorBean>", "has no open full text"),
 }
 
 
@@ -536,13 +476,9 @@ def test_a_pdf_of_another_paper_is_refused(world: Catalogs, tmp_path: Path) -> N
     [
         ("/pdf/a.pdf", b"<html>login</html>", "did not return a PDF"),
         ("/pdf/a.pdf", b"%PDF-1.4 broken", "unreadable PDF"),
-        ("http://10.0.0.1/a.pdf", b"", "in a private network"),
-        ("http://localhost:1/a.pdf", b"", "in a private network"),
         ("http://[::1]/a.pdf", b"", "in a private network"),
         ("http://169.254.169.254/latest", b"", "in a private network"),
         ("file:///etc/passwd", b"", "no permitted address"),
-        ("ftp://host/a.pdf", b"", "no permitted address"),
-        ("http://host:99999999/a.pdf", b"", "no permitted address"),
         ("http://[::1/a.pdf", b"", "no permitted address"),
         ("http://user:pw@host/a.pdf", b"", "no permitted address"),
         ("http://" + "a" * 300 + ".org/a.pdf", b"", "no permitted address"),
@@ -615,7 +551,7 @@ def killed_at(root: Path, access: Access) -> None:
     gather(root, ANY, parse_topic(TOPIC, ONTOLOGY), services)
 
 
-@pytest.mark.parametrize("when", [3, 6, 9, 12])
+@pytest.mark.parametrize("when", [4, 11])
 def test_a_gathering_that_was_killed_goes_on_and_asks_nothing_twice(
     world: Catalogs, tmp_path: Path, when: int
 ) -> None:
@@ -782,10 +718,14 @@ def test_a_catalog_that_is_down_in_an_update_takes_nothing_away(
 # -- what is printed -------------------------------------------------------------------------------
 
 
-def test_an_update_that_no_service_answered_exits_with_1(world: Catalogs, tmp_path: Path) -> None:
+def test_what_no_service_answered_exits_with_1(world: Catalogs, tmp_path: Path) -> None:
     world.papers = [replace(world.papers[0], held=("pubmed",))]
     env = {**world.variables(), "SAGE_EMBEDDING_MODEL": "hashing"}
     corpus_, graph = str(tmp_path / "c"), str(tmp_path / "g")
+    world.services.routes, known = {}, world.services.routes
+    gathering = ["gather", TOPIC, "--out", str(tmp_path / "none")]
+    assert CliRunner().invoke(app, gathering, env=env).exit_code == 1
+    world.services.routes = known
     for group, command in (
         (app, ["gather", TOPIC, "--relevance", "0", "-o", corpus_]),
         (kg_app, ["build", corpus_, "-o", graph]),

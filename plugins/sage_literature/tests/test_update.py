@@ -13,7 +13,6 @@ from agents.core.types import Citation
 from sage.run.folder import Manifest, RunFolder
 from sage.run.spec import RunSpec
 from sage_literature.tests.catalogs import Catalogs, Paper, corpus, running
-from tests.core.http_server import Answer
 from tests.end_to_end.harness import sage
 
 TOPIC = "tertiary lymphoid structures in bladder cancer"
@@ -147,19 +146,6 @@ def test_a_graph_of_other_papers_or_of_an_earlier_version_has_nothing_to_repeat(
     (tmp_path / "g" / "recipe.json").unlink()
     ended = call(world, tmp_path, "literature", "update", "--graph", "g")
     assert ended.code == 2 and "recipe.json not found" in ended.err
-
-
-def test_where_no_service_answers_the_exit_code_says_so(world: Catalogs, tmp_path: Path) -> None:
-    for name in ("esearch", "europe_pmc", "openalex", "semantic_scholar"):
-        world.broken[name] = lambda _: Answer(b"<html>are you a robot?</html>")
-    try:
-        assert call(world, tmp_path, "literature", "gather", "CXCL13", "--out", "c").code == 1
-    finally:
-        world.broken.clear()
-    found = call(
-        world, tmp_path, "literature", "gather", "CXCL13", "--out", "c", "--relevance", "0.6"
-    )
-    assert found.code == 0 and "next" in found.out
 
 
 def test_without_a_contact_address_nobody_is_called(world: Catalogs, tmp_path: Path) -> None:
