@@ -48,7 +48,7 @@ def _script(*answers: Answer) -> Callable[[dict[str, Any]], Answer]:
         (Answer('{"sources": ["TLS"], "targets": [], "domain": 3}'), "domain"),
         (Answer(GOOD, finish="length"), "cut off"),
     ],
-    ids=["prose", "truncated", "schema", "length", "twice"],
+    ids=["truncated", "schema", "length"],
 )
 def test_a_bad_reply_goes_back_with_the_reason(bad: Answer, word: str, tmp_path: Path) -> None:
     with serve(_script(bad, Answer(GOOD))) as server:

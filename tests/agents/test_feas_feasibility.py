@@ -94,15 +94,6 @@ def test_a_level_of_a_variable_is_held_by_a_cohort_that_has_it(
     assert held is None or (held.n, held.missing) == (360, 0.1)
 
 
-def test_power_states_the_smallest_visible_hazard_ratio() -> None:
-    from validation.statistics.power import minimum_detectable_hr
-
-    facts = gather(expanded(), dictionary())
-    power = next(fact for fact in facts if fact.check == "power")
-    # 380 of 400 have TLS density: 190 of the 200 events; two median cuts expose a quarter.
-    assert power.value == pytest.approx(minimum_detectable_hr(190, 0.25, 0.05, 0.8), abs=1e-4)
-
-
 FEW = (Endpoint(key="OS", label="Overall survival", kind="survival", n=400, events=12),)
 ABSENT = Population(
     description="men", filters=(Filter(variable="clinical:sex", op="eq", value="MALE"),)

@@ -6,7 +6,7 @@ import pytest
 
 from agents.novelty.direction import Opposition
 from tests.agents.nov_helpers import hypothesis
-from validation.core.hypothesis import Direction, Exposure
+from validation.core.hypothesis import Direction
 
 RISKY = hypothesis()
 """High FABP5 with low TLS density predicts shorter survival."""
@@ -33,8 +33,3 @@ def test_a_protective_claim_turns_the_reading_around() -> None:
     protective = hypothesis(direction=Direction.LOWER_RISK)
     assert Opposition(protective)("High FABP5 is associated with worse survival.")
     assert not Opposition(protective)("High FABP5 is associated with longer survival.")
-
-
-def test_a_proposal_without_cohort_variables_has_no_direction() -> None:
-    proposal = hypothesis(exposures=(Exposure(variable="text:claim", label="FABP5"),))
-    assert not Opposition(proposal)("High FABP5 is associated with longer survival.")

@@ -25,7 +25,6 @@ from sage.core.llm.trace import Trace, episodes, read_trace
 from sage.core.llm.turns import replay
 from sage.core.models import describe_schema
 from tests.agents.bench import (
-    EDGES,
     FABP5,
     OS,
     RESOURCES,
@@ -453,23 +452,6 @@ def test_the_rules_answer_the_question_first_and_their_turns_replay(tmp_path: Pa
     used = {line.tool for line in episode if line.kind == "tool"}
     assert used >= {"graph_neighbors", "literature_search", "cohort_describe", "design_power"}
     assert replay(episode, agent.returns) == reply.output
-
-
-def test_an_exposure_off_the_paths_rests_on_sources_or_says_that_there_are_none(
-    tmp_path: Path,
-) -> None:
-    cohort = world(tmp_path / "w")
-    there = bench(cohort)
-    reply = RulesReasoner(RESOURCES).ask(at_the_bench(there), given(cohort, FABP5, OS))
-    on_paths = {f"expression:{edge.head}" for edge in EDGES}
-    off = [
-        candidate for candidate in reply.output.candidates
-        if not {x.variable for x in candidate.hypothesis.exposures} & on_paths
-    ]  # fmt: skip
-    assert off
-    for proposal in off:
-        assert bool(proposal.sources) != proposal.support_absent
-        assert set(proposal.sources) <= set(there.found)
 
 
 def test_schemas_are_sent_without_what_repeats() -> None:

@@ -61,7 +61,3 @@ def test_a_seed_gives_the_numbers_that_numpy_gives_for_it(seed: int) -> None:
     assert not np.array_equal(drawn, again)
 
 
-@pytest.mark.parametrize("seed", [None, -1])
-def test_chance_without_a_seed_is_refused(seed: int) -> None:
-    with pytest.raises((TypeError, ValueError)):
-        generator(seed)
