@@ -250,15 +250,6 @@ def test_a_statement_is_refused_by_the_fields_that_contradict_the_results(
     ]
 
 
-def test_all_problems_are_named_at_once_and_a_repetition_is_one() -> None:
-    true = held("supported")[0].finding
-    false = true.model_copy(update={"direction": "opposite", "outcome": "open"})
-    problems = refuse_findings("findings", (true, true, false), held("supported"))
-    assert [problem.partition(":")[0] for problem in problems] == [
-        "findings.1 repeats an earlier statement", "findings.2.direction", "findings.2.outcome",
-    ]  # fmt: skip
-
-
 @given(text=st.text(min_size=1, max_size=30), kind=st.sampled_from(sorted(KINDS)))
 def test_no_statement_holds_a_text_of_its_writer(text: str, kind: str) -> None:
     """A subject that the results do not hold is refused, and no other field takes a text."""

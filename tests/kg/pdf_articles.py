@@ -179,8 +179,6 @@ def figure(w: Writer, x: float, y: float, width: float, size: float, height: flo
     return y - 8
 
 
-
-
 def margin(seed: int) -> Article:
     """One column beside margin notes on every page, headings, author-year references."""
     w = Writer(seed)

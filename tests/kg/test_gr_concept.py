@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from itertools import pairwise
@@ -95,13 +94,6 @@ def test_each_side_of_a_dispute_is_quoted(tmp_path: Path) -> None:
     printed = CliRunner().invoke(app, ["show", "FGFR3", "--graph", folder]).output
     first = printed.split("bladder cancer", 1)[1].split("melanoma")[0]
     assert first.count("·") == 2 and first.count("✗") == 2
-
-
-def test_of_a_later_year_nothing_is_shown(tmp_path: Path) -> None:
-    folder = str(graph(DISPUTED).save_sidecar(tmp_path / "g.kg"))
-    run = CliRunner().invoke(app, ["show", "FGFR3", "-g", folder, "--as-of", "2010", "--json"])
-    got = json.loads(run.stdout)
-    assert (got["papers_for"], got["papers_against"], got["as_of"]) == (2, 0, 2010)
 
 
 @settings(max_examples=60, deadline=None)

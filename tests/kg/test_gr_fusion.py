@@ -237,17 +237,6 @@ def test_low_confidence_empty_names_and_self_loops_are_dropped_and_counted() -> 
     assert nothing.vectors is not None and nothing.vectors.shape == (0, EMBEDDER.dimension)
 
 
-def test_paper_mode_makes_one_edge_per_ordered_pair() -> None:
-    triples = [
-        triple("FABP5", "bladder cancer", relation="promotes", confidence=0.9),
-        triple("FABP5", "bladder cancer", relation="marks", confidence=0.6, doc="b"),
-    ]
-    paper = fused(triples, mode="paper", tau=0.9, prune_below=1)
-    guarded = fused(triples, prune_below=1)
-    assert [e.relation for e in paper.edges] == ["promotes"]
-    assert sorted(e.relation for e in guarded.edges) == ["marks", "promotes"]
-
-
 def test_control_characters_and_bidirectional_marks_are_cleaned_from_names() -> None:
     got = fused([triple("FAB\u202eP5\x00", "blad\u200bder  cancer", types=(G, D))], prune_below=1)
     assert {n.name for n in got.nodes} == {"FABP5", "bladder cancer"}

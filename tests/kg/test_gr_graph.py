@@ -45,13 +45,6 @@ def test_belief_is_a_damped_noisy_or_over_independent_documents() -> None:
     )
 
 
-def test_many_papers_never_make_certain_and_one_counts_as_it_is() -> None:
-    g = graph([triple("a1", "b1", doc=str(n), confidence=0.6) for n in range(30)])
-    assert edge_of(g, "a1", "associated_with", "b1").belief == pytest.approx(0.95, abs=1e-3)
-    g = graph([triple("a1", "b1", confidence=0.98)])
-    assert edge_of(g, "a1", "associated_with", "b1").belief == pytest.approx(0.98, abs=1e-6)
-
-
 def test_the_view_shows_what_enough_papers_support_and_the_graph_keeps_all() -> None:
     g = graph(
         [

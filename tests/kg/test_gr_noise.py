@@ -57,16 +57,6 @@ def test_chains_in_a_tangle_lack_support_and_one_through_a_quiet_node_has() -> N
     assert any(called)
 
 
-def test_a_direct_link_is_a_statement_and_is_not_compared() -> None:
-    path = find_between(graph(tangle()), "GEN0", "GEN1", PathOptions(), EMBEDDER).paths
-    direct = [p for p in path if len(p.edges) == 1]
-    told = find_between(graph([act("AA1", "BB1")]), "AA1", "BB1", PathOptions(), EMBEDDER).paths
-    for p in (*direct, *told):
-        assert p.mechanism is not None
-        assert p.mechanism.noise is None
-        assert p.supported
-
-
 def test_a_hub_carries_no_chain_alone() -> None:
     leaves = [act("HUB1", f"LEAF{n}") for n in range(40)]
     told = [act("AAA1", "HUB1"), act("HUB1", "CCC1"), *leaves]

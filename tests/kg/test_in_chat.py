@@ -115,12 +115,6 @@ def test_a_reply_off_the_schema_goes_back_with_the_error() -> None:
     assert result.prompt_tokens == 200
 
 
-def test_what_keeps_failing_is_a_failure_not_an_empty_result() -> None:
-    result, _ = _run(Model("not json"), attempts=2)
-    assert result.error is not None
-    assert "does not match the schema" in result.error
-
-
 def test_the_title_of_a_cited_paper_is_no_statement_of_this_one() -> None:
     title = "E-FABP promotes TLS formation in MIBC."
     results: list[Extraction] = []

@@ -40,16 +40,6 @@ def test_offsets_hold_in_text_beyond_the_basic_plane() -> None:
     assert _found(_compiled(("FABP5", True)), text) == ["FABP5", "FABP5"]
 
 
-def test_saved_and_loaded_index_finds_the_same(tmp_path: Path) -> None:
-    lexicon = _compiled(("TGF-beta1", True), ("tertiary lymphoid structure", False))
-    lexicon.save(tmp_path / "x.lex")
-    loaded = Lexicon.load(tmp_path / "x.lex")
-    text = "TGFβ1 and TGF-β1 in tertiary lymphoid structures"
-    assert lexicon.find(text) == loaded.find(text)
-    assert len(loaded.find(text)) == 3
-    assert loaded.digest == lexicon.digest
-
-
 @pytest.mark.parametrize("content", [b"", b"not a zip", b"PK\x03\x04 broken"])
 def test_a_damaged_index_says_import_again(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.lex"

@@ -48,6 +48,7 @@ S = {
     "toward": "Resistance to cisplatin was promoted by ABCB1 in vitro.",
     "against": "FGF2 confers resistance to cisplatin in mice.",
     "amount": "Nivolumab induces an increase in CD8 T cells.",
+    "worse": "Cisplatin is associated with worse recurrence in patients.",
     "makes up": "FABP5 compensates for the loss of FABP4 in mice.",
 }
 TEXT = " ".join(S.values())
@@ -117,6 +118,8 @@ INVENTED = [
 ]  # fmt: skip
 
 HONEST = [
+    ("cisplatin", "associated with", "associated_with", "recurrence", "positive", False,
+     S["worse"]),
     ("FABP5", "promotes", "promotes", "invasion", "positive", False, S["fabp5"]),
     ("E-FABP", "promotes", "promotes", "invasion", "positive", False, S["fabp5"]),
     ("CXCL13", "associated with", "associated_with", "overall survival", "neutral", True,

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from kg.extract.mentions import MentionFinder
 from kg.lexicon.index import Lexicon
-from kg.lexicon.names import Names
 from kg.types import EntityType
 from sage.cli.kg import app
 from sage.core import clock
@@ -70,14 +69,6 @@ def test_an_ambiguous_name_counts_only_where_the_document_supports_a_meaning(
 ) -> None:
     found = [m.name for m in finder.find(text) if text[m.start : m.end] == name]
     assert found == ([meaning] if meaning else [])
-
-
-def test_a_cd8_t_cell_is_the_descriptor_of_cd8_positive_t_lymphocytes() -> None:
-    names = Names(ontology(), load_lexicons())
-    for name in ("CD8 T cell", "CD8+ T cells", "CD8-Positive T-Lymphocytes"):
-        entry = names.find(name)
-        assert entry is not None
-        assert (entry.id, entry.identifiers["MeSH"]) == ("cell:cd8_t_cell", "D018414")
 
 
 GENES = (
