@@ -59,5 +59,3 @@ def test_a_seed_gives_the_numbers_that_numpy_gives_for_it(seed: int) -> None:
     again = generator(seed, 3, 11).random(5)
     assert np.array_equal(again, np.random.default_rng([seed, 3, 11]).random(5))
     assert not np.array_equal(drawn, again)
-
-
