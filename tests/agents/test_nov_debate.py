@@ -239,6 +239,28 @@ def test_a_retracted_claim_is_flagged_upheld_and_named() -> None:
     assert outcome.score < 3.5
 
 
+def test_a_failed_replication_refutes_and_a_null_finding_only_weighs() -> None:
+    refuting = Record(
+        title="Replication",
+        snippets=(
+            "FABP5 with tertiary lymphoid structures could not be reproduced as a predictor of "
+            "overall survival in bladder cancer.",
+        ),
+    )
+    null = Record(
+        title="Null", snippets=("FABP5 is not associated with overall survival in bladder cancer.",)
+    )
+    related = [Record(title=f"FABP5 study {n}") for n in range(12)]
+    refuted = hold_debate(expanded(), rules(), find(refuting, *related))
+    weighed = hold_debate(expanded(), rules(), find(null, *related))
+    assert [bool(item.transcript[1].position.specious) for item in (refuted, weighed)] == [
+        True,
+        False,
+    ]
+    assert refuted.score < 3.5 < weighed.score
+    assert weighed.contradictions == 1
+
+
 def test_a_reading_counts_pairs_degrees_and_overlap_as_by_hand() -> None:
     given = given_with(
         known("FABP5", "bladder cancer"), known("FABP5"), known("bladder cancer"), known("urine")

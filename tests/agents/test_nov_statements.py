@@ -105,6 +105,8 @@ def test_a_receptor_s_letters_and_a_marker_s_cell_are_read(
          "against: "),
         ("High B cells: longer cancer-specific survival in non-muscle-invasive bladder cancer.",
          "negative finding on B-cell infiltration"),
+        ("B-cell infiltration is not associated with recurrence-free survival in MIBC.",
+         "negative finding on B-cell infiltration, muscle-invasive bladder cancer"),
         ("High B-cell infiltration predicts shorter cancer-specific survival in MIBC.", ""),
         ("Metformin shows no association with cancer-specific survival in MIBC.", ""),
     ],

@@ -56,6 +56,8 @@ def claim(*variables: str, endpoint: str = "OS", filters: tuple[Filter, ...] = (
         (GENES, claim("signature:mean_z(COL1A1,FAP)"), True),
         (NODES, claim("expression:TP53", endpoint="nodes"), True),
         (IN_WOMEN, claim("expression:TP53", filters=(WOMEN,)), True),
+        (IN_WOMEN, claim("expression:TP53"), False),
+        (NODES, claim("expression:TP53"), False),
         (BLADDER, claim("expression:TP53"), True),
         (CISPLATIN, claim("expression:TP53"), False),
         (AGE, claim("expression:TP53").model_copy(update={"covariates": ("clinical:age",)}), True),

@@ -112,6 +112,8 @@ def test_a_word_that_nothing_explains_is_never_silent(known: Known, word: str) -
          "population", {"clinical:positive_nodes gt 0"}),
         ("gbsg2", "Is tumor size related to survival in patients aged 50 or older?",
          "population", {"clinical:age ge 50"}),
+        ("gbsg2", "Is tumor size related to recurrence, age-adjusted?",
+         "covariate", {"clinical:age"}),
         ("gbsg2", "Is tumor size, taking the grade into account, related to recurrence?",
          "covariate", {"clinical:tumor_grade"}),
         ("gbsg2", "Compare tumor size with the number of nodes as predictors of recurrence",
@@ -238,6 +240,7 @@ def small() -> tuple[QuestionInput, Vocabulary]:
         ("Does CXCL13 relate to 5-year survival?", {"CXCL13"}, "OS", '"5-year"'),
         ("Does TLS density within 100 um of vessels relate to survival?",
          {"TLS density on H&E slides"}, "OS", '"within 100 um'),
+        ("Does CXCL13 relate to survival in patients above 60 years?", {"CXCL13"}, "OS", ""),
         ("Does a CXCL13 signature relate to overall survival?", set(), "OS", "signature"),
     ],
 )  # fmt: skip

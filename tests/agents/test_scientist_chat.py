@@ -186,6 +186,7 @@ def test_whoever_asks_for_outcomes_is_shown_none(cohort: Cohort, tmp_path: Path)
         (candidate("expression:FABP5", support_absent=False, sources=["doi:10.1000/invented"]),
          "doi:10.1000/invented"),
         (candidate("expression:NOTAGENE"), "NOTAGENE"),
+        (candidate("expression:FABP5", endpoint="cure"), "endpoint"),
         (candidate("expression:FABP5", support_absent=False), ""),
         (candidate("expression:FABP5", support=[{"chain": 9, "step": 1}]), "9"),
     ],
