@@ -80,10 +80,7 @@ def main() -> None:
     roots = Roots.resolve([inputs], output)
     recipe = Recipe(tool_folders=(TOOLS,))
     with RayWorkers(recipe, address, grace=1.0, silence=4.0, patience=2.0) as workers:
-        if address == "auto":
-            send("auto", ends=ended([workers.submit("wait", {"seconds": 0}, roots)]))
-        else:
-            drive(workers, roots)
+        drive(workers, roots)
     send("closed")
 
 
