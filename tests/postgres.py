@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import itertools
 import os
 import shutil
 import socket
@@ -11,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -28,15 +31,25 @@ NEEDED = [
 
 @contextmanager
 def server() -> Iterator[str]:
-    """A server of its own on a free loopback port, by its URL.
+    """A database of its own on the one server of this process, by its URL."""
+    from psycopg import connect
+
+    place, name = _started(), f"postgres{next(numbers)}"
+    with connect(f"{place}/postgres", autocommit=True) as live:
+        live.execute(f"CREATE DATABASE {name}")
+    yield f"{place}/{name}"
+
+
+numbers = itertools.count(1)
+
+
+@lru_cache(maxsize=1)
+def _started() -> str:
+    """Start a server on a free loopback port, which ends with this process.
 
     Its folder is not pytest's own, which other sessions close to other users.
     """
-    with tempfile.TemporaryDirectory(prefix="sage-postgres-") as place:
-        yield from _running(Path(place))
-
-
-def _running(place: Path) -> Iterator[str]:
+    place = Path(tempfile.mkdtemp(prefix="sage-postgres-"))
     data = place / "data"
     as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     if as_user:
@@ -50,15 +63,18 @@ def _running(place: Path) -> Iterator[str]:
             "-E", "UTF8"]  # fmt: skip
     subprocess.run(init, check=True, capture_output=True, cwd="/")
     control = [*as_user, str(programs / "pg_ctl"), "-D", str(data), "-w", "-o",
-               f"-p {port} -k {place} -c listen_addresses=127.0.0.1"]  # fmt: skip
-    try:
-        subprocess.run(
-            [*control, "-l", str(place / "log"), "start"], check=True, cwd="/",
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        yield f"postgresql://sage@127.0.0.1:{port}/postgres"
-    finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], capture_output=True, cwd="/")
+               f"-p {port} -k {place} -c listen_addresses=127.0.0.1 -c fsync=off"]  # fmt: skip
+    atexit.register(_stop, control, place)
+    subprocess.run(
+        [*control, "-l", str(place / "log"), "start"], check=True, cwd="/",
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    return f"postgresql://sage@127.0.0.1:{port}"
+
+
+def _stop(control: list[str], place: Path) -> None:
+    subprocess.run([*control, "-m", "immediate", "stop"], capture_output=True, cwd="/")
+    shutil.rmtree(place, ignore_errors=True)
 
 
 class Line:

@@ -67,14 +67,12 @@ def test_the_core_validates_on_the_demonstration_cohort(
     ("words", "needs", "extra"),
     [
         (("run", PROMPT, "--auto-approve"), "a run requires", "literature"),
-        (("kg", "build", "papers", "--out", "graph"), "building a graph requires", "literature"),
         (("kg", "paths", "a", "b", "--graph", "g.graphml"), "numba", "literature"),
         (
             ("tools", "run", "tissue_mask", "--input", "a.png", "--set", "mpp=1"),
             "this feature requires",
             "slides",
         ),
-        (("cohort", "simulate", "world", "--slides", "1"), "painting slides requires", "slides"),
     ],
 )
 def test_an_absent_extra_is_one_line_with_its_command(
@@ -82,7 +80,6 @@ def test_an_absent_extra_is_one_line_with_its_command(
 ) -> None:
     from PIL import Image
 
-    (tmp_path / "papers").mkdir()
     Image.new("RGB", (64, 64), "pink").save(tmp_path / "a.png")
     (tmp_path / "g.graphml").write_text(GRAPH)
     before = {path.name for path in tmp_path.iterdir()}

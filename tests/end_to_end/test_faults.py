@@ -37,6 +37,7 @@ NODES = (
 def test_killed_in_every_node_and_interrupted_a_run_still_ends_as_an_unbroken_one(
     finished: Path, tmp_path: Path
 ) -> None:
+    """Also with the same numbers, though `finished` had another seed of the hashes."""
     run = tmp_path / "run"
     for index, node in enumerate(NODES):
         begun = ("run", PROMPT, "--auto-approve", "--out") if index == 0 else ("resume",)

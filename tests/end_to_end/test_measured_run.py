@@ -38,7 +38,7 @@ def write_cohort(folder: Path, seed: int, patients: int) -> None:
 @pytest.mark.slow
 def test_a_question_about_arrangement_is_answered_and_shown(tmp_path: Path) -> None:
     for name, seed in (("discovery", 31), ("confirmation", 32)):
-        write_cohort(tmp_path / name, seed, 100)
+        write_cohort(tmp_path / name, seed, 60)
 
     def done(*words: str, **variables: str) -> str:
         ended = sage(*words, cwd=tmp_path, **variables)
@@ -50,7 +50,7 @@ def test_a_question_about_arrangement_is_answered_and_shown(tmp_path: Path) -> N
     (run,) = (tmp_path / "runs").iterdir()
     gate = json.loads((run / "outputs" / "defined" / "gate.json").read_text())
     passed = {gated["name"] for gated in gate["measurements"] if gated["passed"]}
-    assert 5 < len(passed) < len(gate["measurements"]) and gate["patients"] == 100
+    assert 5 < len(passed) < len(gate["measurements"]) and gate["patients"] == 60
     contract = (run / "hypotheses" / "h1" / "contract.json").read_text()
     (key,) = set(ARRANGED.findall(contract))
     assert key.split("defined1_")[1].strip('"') in passed
@@ -60,12 +60,6 @@ def test_a_question_about_arrangement_is_answered_and_shown(tmp_path: Path) -> N
     assert "90th" in drawn[0]["caption"] and "B cell" in drawn[0]["caption"]
     html = (run / "report.html").read_text()
     assert html.count("data:image/png;base64,") >= 1
-    again = sage("admin", "replay", "last", "--out", "again", cwd=tmp_path)
-    assert again.code == 0 and (tmp_path / "again" / "report.md").read_text() == report
-    assert "identical to the run's report" in again.out
-    (run / "report.md").write_text(report.replace("Appendix", "Annex"))
-    again = sage("admin", "replay", "last", "--out", "again", cwd=tmp_path)
-    assert again.code == 2 and "report.md" in again.err
 
 
 def test_without_maps_there_is_nothing_to_measure(tmp_path: Path) -> None:

@@ -100,10 +100,8 @@ KLINIK = Path(__file__).resolve().parents[2] / "data" / "questions" / "cohorts" 
     ("prompt", "lost"),
     [
         ("Does PD-L1 predict overall survival after adjustment for age?", False),
-        ("In HPV-positive cancers, do CD8 cells predict overall survival?", True),
         ("Do peritumoral CD8 cells predict overall survival?", True),
         ("Does the p16 status modify the effect of CD8 cells on survival?", None),
-        ("Does the effect of CD8 cells on survival depend on ploidy?", True),
     ],
 )  # fmt: skip
 def test_a_lost_part_stops_until_it_is_agreed_to(

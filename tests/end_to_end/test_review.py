@@ -39,12 +39,25 @@ def test_an_edit_is_checked_against_the_cohort_and_then_tested(
     refused = sage("review", str(waiting), "--edit", str(changes), cwd=tmp_path)
     assert refused.code == 2
     assert "clinical:shoe_size" in refused.err
-    changes.write_text(json.dumps({"endpoint": "PFI", "secondary_endpoints": []}))
+    drafted = json.loads((waiting / "outputs/draft-h1.json").read_text())["hypothesis"]
+    exposures = [{"variable": "expression:CXCL13", "label": "COL1A1 expression", "level": "low"}]
+    told = {"exposures": exposures, "comparison": "exposed_vs_rest", "endpoint": "PFI",
+            "secondary_endpoints": []}  # fmt: skip
+    contradicting = told | {"statement": drafted["statement"].replace("shorter", "longer")}
+    changes.write_text(json.dumps(contradicting))
+    refused = sage("review", str(waiting), "--edit", str(changes), cwd=tmp_path)
+    assert refused.code == 2 and "statement" in refused.err
+    changes.write_text(json.dumps(told))
     ended = sage("review", str(waiting), "--edit", str(changes), "--json", cwd=tmp_path)
     assert ended.code == 0, ended.err
     contract = json.loads((waiting / "hypotheses/h1/contract.json").read_text())
-    assert contract["contract"]["hypothesis"]["endpoint"] == "PFI"
+    tested = contract["contract"]["hypothesis"]
+    assert tested["endpoint"] == "PFI" and "CXCL13" in tested["statement"]
     assert "Edited by a person" in (waiting / "report.html").read_text()
+    page = (waiting / "report.md").read_text()
+    assert tested["statement"] in page and drafted["statement"] not in page
+    expanded = json.loads((waiting / "outputs/expansion-h1.json").read_text())["output"]
+    assert not [part for part in expanded["parts"] if "COL1A1" in part]
 
 
 def test_a_rejection_with_its_reason_reaches_the_report(waiting: Path) -> None:

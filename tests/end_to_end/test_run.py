@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.harness import PROMPT, REPO, cache_dir, core_only, estimates, events, sage
+from tests.end_to_end.harness import PROMPT, REPO, cache_dir, core_only, events, sage
 from tests.openai_server import Answer, serve
 
 
@@ -102,16 +102,6 @@ def test_the_contract_was_frozen_before_the_analysis_began(finished: Path) -> No
 def test_error_control_runs_over_all_hypotheses_of_the_run(finished: Path) -> None:
     results = json.loads((finished / "hypotheses/h1/results/results.json").read_text())
     assert results["numbers"]["ledger.claims"]["value"] == 2
-
-
-def test_the_same_question_gives_the_same_numbers(finished: Path, tmp_path: Path) -> None:
-    """A cold start has another seed of the hashes than the run that it is compared with."""
-    again = tmp_path / "run"
-    ended = sage(
-        "run", PROMPT, "--auto-approve", "--out", str(again), cwd=tmp_path, cold=True
-    )  # fmt: skip
-    assert ended.code == 0, ended.err
-    assert estimates(again) == estimates(finished)
 
 
 def test_no_patient_and_no_row_enters_an_agent_output(finished: Path) -> None:

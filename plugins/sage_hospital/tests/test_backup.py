@@ -36,13 +36,8 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[dict
     if request.param == "files":
         yield [{"SAGE_LEDGER": str(tmp_path / name / "l.sqlite")} for name in ("one", "two")]
         return
-    from psycopg import connect
-
-    with server() as url:
-        with connect(url, autocommit=True) as live:
-            live.execute("CREATE DATABASE second")
-        urls = [url, url.replace("/postgres", "/second")]
-        yield [{"SAGE_CHECKPOINT_URL": place, "SAGE_LEDGER": place} for place in urls]
+    with server() as one, server() as two:
+        yield [{"SAGE_CHECKPOINT_URL": place, "SAGE_LEDGER": place} for place in (one, two)]
 
 
 def test_a_run_that_waits_goes_on_where_it_was_restored(
@@ -304,7 +299,7 @@ def test_the_queue_of_a_restored_place_knows_its_own_folders(
     assert run.manifest().place == str(run.root)
 
 
-KILLS = 100
+KILLS = 25
 """Random ends of a backup, and of a restoration."""
 
 

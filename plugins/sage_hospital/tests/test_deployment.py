@@ -61,7 +61,7 @@ def test_a_database_that_cannot_keep_every_letter_is_refused(
             "CREATE DATABASE old ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
             " TEMPLATE template0"
         )
-    old = url.replace("/postgres", "/old")
+    old = f"{url.rpartition('/')[0]}/old"
     place = {"runs_dir": tmp_path, "checkpoint_url": old, "ledger": old}
     found = check_deployment(Settings.model_validate(place))
     found_broken = {check.what: check.found for check in found if check.state == "broken"}

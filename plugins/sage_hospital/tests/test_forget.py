@@ -134,7 +134,7 @@ def test_an_identifier_that_is_a_number_changes_no_measurement(
     assert "number" in found.left[0]
 
 
-@pytest.mark.parametrize("name", ["P(1+)*[a]", "Zoë-17", 'a"b-1', "a.c"])
+@pytest.mark.parametrize("name", ["P(1+)*[a]", 'Zoë"b-1'])
 def test_an_identifier_is_no_pattern_and_is_found_as_json_writes_it(
     name: str, tmp_path: Path, settings: Settings
 ) -> None:

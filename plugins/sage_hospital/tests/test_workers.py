@@ -44,8 +44,8 @@ def test_runs_begun_at_once_share_graph_cohort_and_database(url: str, tmp_path: 
         return sage("run", PROMPT, "--out", out, "--json", cwd=tmp_path, **given)
 
     assert sage("show", cwd=tmp_path).code == 0  # the warm process is there, once for all threads
-    with ThreadPoolExecutor(4) as threads:
-        ended = list(threads.map(finish, range(4)))
+    with ThreadPoolExecutor(2) as threads:
+        ended = list(threads.map(finish, range(2)))
     assert [item.err for item in ended if item.code] == []
     assert {item.json["status"] for item in ended} == {"waiting for review"}
     assert len(list((tmp_path / "cache/graphs").glob("corpus-*/report.json"))) == 1
