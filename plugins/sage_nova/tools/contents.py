@@ -108,7 +108,7 @@ class ZarrNode(BaseModel):
 
 @nova.tool(
     "access_zarr_hierarchy", Resources(memory_mb=256), nodes=list[ZarrNode],
-    tree=Annotated[str, Field(description="One line per node, indented")],
+    tree=nova.described(str, "One line per node, indented"),
 )  # fmt: skip
 def access_zarr(given: ZarrInput, context: ToolContext) -> nova.Result:
     """Access and explore the hierarchical structure of WSI Zarr files."""
@@ -148,14 +148,10 @@ class ElementInfo(BaseModel):
 
 @nova.tool(
     "read_zarr_data_tool", Resources(memory_mb=1024),
-    data_str=Annotated[str, Field(description="Description of the store")],
-    elements=list[ElementInfo],
-    rows=Annotated[
-        list[dict[str, Any]],
-        Field(description="Rows of the requested element; shapes have WKT geometry"),
-    ],
-    total_rows=int | None,
-    table_csv=Annotated[OutputName | None, Field(description="All rows of the element")],
+    data_str=nova.described(str, "Description of the store"), elements=list[ElementInfo],
+    rows=nova.described(list[dict[str, Any]], "Rows of the requested element; shapes have WKT "
+        "geometry"),
+    total_rows=int | None, table_csv=nova.described(OutputName | None, "All rows of the element"),
 )  # fmt: skip
 def read_zarr(
     given: ZarrInput, context: ToolContext, *,

@@ -84,6 +84,11 @@ def tool(
     return attach
 
 
+def described(kind: Any, text: str) -> Any:
+    """Return a result's type with its description."""
+    return Annotated[kind, Field(description=text)]
+
+
 class JobInput(Given):
     """A job, given by the folder with its tools' files."""
 

@@ -42,10 +42,8 @@ DONE: dict[str, Any] = {
 
 @nova.tool(
     "dataset_of_wsi_get_valid_slide_paths_tool", SMALL,
-    slide_paths=Annotated[list[str], Field(description="Paths, sorted by name")],
-    slide_names=Annotated[
-        list[str], Field(description="Names without folder and suffix, in the same order")
-    ],
+    slide_paths=nova.described(list[str], "Paths, sorted by name"),
+    slide_names=nova.described(list[str], "Names without folder and suffix, in the same order"),
     total=int,
 )  # fmt: skip
 def slide_paths(
@@ -345,9 +343,7 @@ def segment_tissue(
     Resources(memory_mb=1024, seconds_per_item=2.0), **DONE, patches_saved_dir=str,
     patches_key_in_h5=str, dir_with_visualization=str | None, patch_job_config_file=OutputName,
     patch_job_log_file=OutputName,
-    patches=Annotated[
-        dict[str, int], Field(description="Number of patches per slide processed by this call")
-    ],
+    patches=nova.described(dict[str, int], "Number of patches per slide processed by this call"),
 )  # fmt: skip
 def extract_coordinates(
     given: SlidesGridInput, context: ToolContext, *,

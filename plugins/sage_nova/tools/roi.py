@@ -33,11 +33,10 @@ class EncodeRoi(nova.NetworkWeights):
 
 
 @nova.tool(
-    "encode_histology_roi_tool",
-    Resources(memory_mb=4096, gpu="optional", seconds_per_item=1.0), memory_mb=encoder_memory,
-    embedding_path=Annotated[
-        OutputName, Field(description="HDF5 file with the dataset embedding, (1, dimension)")
-    ],
+    "encode_histology_roi_tool", Resources(memory_mb=4096, gpu="optional", seconds_per_item=1.0),
+    memory_mb=encoder_memory,
+    embedding_path=nova.described(OutputName, "HDF5 file with the dataset embedding, (1, "
+        "dimension)"),
     embedding_dim=int, encoder=str,
 )  # fmt: skip
 def encode_roi(
@@ -105,10 +104,10 @@ class NucleiOptions(Given):
     "segment_and_classify_nuclei_in_histology_roi_tool",
     Resources(cpu=2, memory_mb=2048, gpu="optional", seconds_per_item=5.0),
     validity=NUCLEI_VALIDITY,
-    path_to_jsons=Annotated[str, Field(description="Folder with one JSON file per image")],
+    path_to_jsons=nova.described(str, "Folder with one JSON file per image"),
     path_to_default_overlays=str, jsons=list[OutputName], overlays=list[OutputName],
-    nuclei=Annotated[dict[str, int], Field(description="Number of nuclei per image")],
-    classes=list[str], method=str,
+    nuclei=nova.described(dict[str, int], "Number of nuclei per image"), classes=list[str],
+    method=str,
 )  # fmt: skip
 def segment_nuclei(
     given: NucleiOptions, context: ToolContext, *,
@@ -249,8 +248,8 @@ def contour_perimeter(given: ContourInput, context: ToolContext) -> nova.Result:
 @nova.tool(
     "get_contour_convex_hull", SMALL, contour_convex_hull=list[tuple[float, float]],
     hull_area=float, hull_perimeter=float,
-    solidity=Annotated[float, Field(description="Area divided by the hull's area")],
-    convexity=Annotated[float, Field(description="The hull's perimeter divided by the outline's")],
+    solidity=nova.described(float, "Area divided by the hull's area"),
+    convexity=nova.described(float, "The hull's perimeter divided by the outline's"),
 )  # fmt: skip
 def contour_hull(given: ContourInput, context: ToolContext) -> nova.Result:
     """Calculate the convex hull of a contour."""

@@ -55,12 +55,11 @@ class LevelInfo(BaseModel):
 @nova.tool(
     "retrieve_properties_from_wsi_tool", Resources(memory_mb=256, seconds_per_item=0.1),
     slide_name=str, n_levels=int, base_width=int, base_height=int,
-    base_magnification=Annotated[
-        float | None, Field(description="Objective power from the file, or else 10 / µm per pixel")
-    ],
-    base_mpp=Annotated[float | None, Field(description="µm per pixel, averaged over both axes")],
+    base_magnification=nova.described(float | None, "Objective power from the file, or else 10 / "
+        "µm per pixel"),
+    base_mpp=nova.described(float | None, "µm per pixel, averaged over both axes"),
     mpp_x=float | None, mpp_y=float | None, levels=dict[str, LevelInfo], file_format=str,
-    vendor=Annotated[str | None, Field(description="Scanner vendor as OpenSlide detects it")],
+    vendor=nova.described(str | None, "Scanner vendor as OpenSlide detects it"),
     openslide_compatible=bool, objective_power=float | None, file_suffix=str, wsi_reader_name=str,
     n_tissues=int | None, n_tiles=int | None, patch_features_exist=bool | None,
     patch_features_embedding_dim=int | None, asset_dict_path=OutputName,
@@ -395,9 +394,8 @@ def extract_features(
 @nova.tool(
     "encode_wsi_tool", Resources(memory_mb=4096, seconds_per_item=5.0), wsi_store_path=OutputName,
     slide_features_key=str, patch_features_key=str, embedding_dim=int, slide_encoder=str,
-    features_path=Annotated[
-        OutputName, Field(description="HDF5 file with the dataset features of shape (dimension,)")
-    ],
+    features_path=nova.described(OutputName, "HDF5 file with the dataset features of shape "
+        "(dimension,)"),
 )  # fmt: skip
 def encode_wsi(
     given: EncodeSlide, context: ToolContext, *, tile_key: nova.Key = nova.TILES,

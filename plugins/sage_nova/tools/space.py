@@ -36,9 +36,8 @@ class SpaceInput(nova.WsiInput):
 @nova.tool(
     REDUCE, Resources(cpu=2, memory_mb=2048, seconds_per_item=10.0), path_to_zarr=OutputName,
     keys_added=list[str],
-    explained_variance=Annotated[
-        float, Field(description="Share of variance explained by the principal components")
-    ],
+    explained_variance=nova.described(float, "Share of variance explained by the principal "
+        "components"),
 )  # fmt: skip
 def reduce_space(
     given: SpaceInput, context: ToolContext, *,

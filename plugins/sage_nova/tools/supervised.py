@@ -46,11 +46,9 @@ def read_table(path: str, context: ToolContext, needed: list[str]) -> Any:
 @nova.tool(
     "prepare_wsi_classification_metadata", Resources(memory_mb=512),
     cleaned_metadata_path=OutputName,
-    label_map=Annotated[
-        dict[str, int], Field(description="Number of each class in LABEL_cats")
-    ],
+    label_map=nova.described(dict[str, int], "Number of each class in LABEL_cats"),
     class_counts=dict[str, int], n_slides=int, n_cases=int,
-    dropped=Annotated[dict[str, int], Field(description="Number of dropped rows, by reason")],
+    dropped=nova.described(dict[str, int], "Number of dropped rows, by reason"),
 )  # fmt: skip
 def prepare_metadata(
     given: LabelInput, context: ToolContext, *,
@@ -248,11 +246,8 @@ class FoldResult(BaseModel):
     Resources(cpu=2, memory_mb=4096, gpu="optional", seconds_per_item=120.0),
     validity=MIL_VALIDITY, all_fold_results=list[FoldResult], mean_auc=float | None,
     root_save_dir=str, experiment_config_json_path=OutputName, final_metrics_json_path=OutputName,
-    attention=Annotated[
-        list[OutputName],
-        Field(description="FOLD/attention_scores/SLIDE.h5 with attention_scores (n,), and "
-              "attention_scores_per_head (n_heads, n)"),
-    ],
+    attention=nova.described(list[OutputName], "FOLD/attention_scores/SLIDE.h5 with "
+        "attention_scores (n,), and attention_scores_per_head (n_heads, n)"),
 )  # fmt: skip
 def train_test_mil(given: MilInput, context: ToolContext) -> nova.Result:
     """Train and test multiple instance learning models for WSI classification over given folds.

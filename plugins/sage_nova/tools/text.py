@@ -66,11 +66,8 @@ def _name_scores(classes: list[str], scores: Any) -> tuple[Probabilities, str]:
 
 @nova.tool(
     "score_single_histology_image_using_text_tool", NETWORK, predicted_class=str,
-    similarity_scores=Annotated[
-        Probabilities,
-        Field(description="Probabilities (softmax of scaled cosines), or cosines without "
-              "apply_softmax"),
-    ],
+    similarity_scores=nova.described(Probabilities, "Probabilities (softmax of scaled cosines), "
+        "or cosines without apply_softmax"),
 )  # fmt: skip
 def score_image(
     given: TextInput, context: ToolContext, *, image_path: Image, classes: Classes,
@@ -149,9 +146,7 @@ def _write_scores(
 
 @nova.tool(
     "score_tiles_by_text_in_a_wsi_tool", NETWORK,
-    similarity_key=Annotated[
-        str, Field(description="Key in obsm of the features; its columns are the classes")
-    ],
+    similarity_key=nova.described(str, "Key in obsm of the features; its columns are the classes"),
     similarity_scores_csv_save_path=OutputName, path_to_zarr=OutputName,
     mean_scores=dict[str, float], tiles=int,
 )  # fmt: skip
@@ -245,8 +240,8 @@ def predict_label(
 
 
 @nova.tool(
-    "caption_single_histology_image_tool", NETWORK, histology_image_description=dict[str, str]
-)
+    "caption_single_histology_image_tool", NETWORK, histology_image_description=dict[str, str],
+)  # fmt: skip
 def caption_image(
     given: nova.ModelWeights, context: ToolContext, *, path_to_img: Image,
 ) -> nova.Result:  # fmt: skip
@@ -271,13 +266,9 @@ def summarize_captions(texts: Sequence[str]) -> tuple[str, str]:
 
 @nova.tool(
     "caption_and_summarize_set_of_histology_images_tool", NETWORK,
-    dense_description=Annotated[
-        dict[str, dict[str, str]], Field(description="Description of each image")
-    ],
+    dense_description=nova.described(dict[str, dict[str, str]], "Description of each image"),
     one_sentence_summary=str | None,
-    cluster_name=Annotated[
-        str | None, Field(description="Most frequent part of the descriptions")
-    ],
+    cluster_name=nova.described(str | None, "Most frequent part of the descriptions"),
 )  # fmt: skip
 def caption_images(
     given: nova.ModelWeights, context: ToolContext, *,
