@@ -17,7 +17,7 @@ import os
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sage.core.errors import InputError
 from validation.core.dictionary import pool_levels
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 MIN_COUNT = 5
 """Smallest count of patients that may be shown."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-MOST_LOOKS = 2_000
-"""Maximum number of groupings and columns of a cohort that a caller may query."""
+PATIENTS_PER_LOOK = 4
+"""Patients of a cohort for each column, or group after the first, that a caller may query.
+
+With one for every two patients, the outcomes of nearly all follow from the results.
+"""
 MOST_GROUPS = 12
 SAME = 0.01
 """Difference between two values, in units of their usual deviation, that counts as none."""
@@ -291,20 +294,42 @@ def count_effective(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(above > 0, found, 0.0)
 
 
-def find_spread(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+def find_spread(
+    values: NDArray[np.float64], beside: NDArray[np.float64] | None = None
+) -> NDArray[np.bool_]:
     """Find the columns (second axis) in which no small group of patients outweighs all others.
 
-    Otherwise a model's estimate for another column would be about these patients. A constant
-    column is safe.
+    Otherwise a model's estimate for the column, or for another one, would be about these patients.
+    The same must hold for the part of a column that the columns `beside` it do not explain
+    linearly, because the estimate depends on that part. A constant column is safe.
     """
     import numpy as np
 
     known = ~np.isnan(values)
     filled = np.where(known.any(axis=0), values, 0.0)  # a column without any value is constant
     apart = ((filled != np.nanmedian(filled, axis=0)) & ~np.isnan(filled)).sum(axis=0)
-    many = count_effective(np.nan_to_num(filled - np.nanmean(filled, axis=0))) >= MIN_COUNT
-    found: NDArray[np.bool_] = (apart == 0) | ((apart >= MIN_COUNT) & many)
-    return found
+    centered = np.nan_to_num(filled - np.nanmean(filled, axis=0))
+    found: NDArray[np.bool_] = apart >= MIN_COUNT
+    found &= count_effective(centered) >= MIN_COUNT
+    if beside is not None:
+        base = np.column_stack([np.ones(len(values)), beside])
+        rest = centered - base @ np.linalg.lstsq(base, centered, rcond=None)[0]
+        rest[:, np.abs(rest).max(axis=0) <= 1e-9 * np.abs(centered).max(axis=0)] = 0.0
+        count = count_effective(rest)
+        found &= (count == 0) | (count >= MIN_COUNT)
+    return (apart == 0) | found
+
+
+def is_mixed(event: Any, group: Any) -> bool:
+    """Check that every group has at least the minimum of patients with and without the event.
+
+    Otherwise a result says of nearly everybody in a group what happened, or did not.
+    """
+    import numpy as np
+
+    codes = np.unique(np.asarray(group), return_inverse=True)[1]
+    sides = (codes[np.asarray(event) == 1], codes[np.asarray(event) != 1])
+    return all((np.bincount(side, minlength=codes.max() + 1) >= MIN_COUNT).all() for side in sides)
 
 
 class Looks:
@@ -368,9 +393,12 @@ class Looks:
                     f"{MIN_COUNT} patients, and the two results together would disclose "
                     "them; choose patients or values that differ in more"
                 )
-            if sum(by == self.caller for by, _ in before) >= MOST_LOOKS:
+            most = len(look) // PATIENTS_PER_LOOK
+            own = [earlier for by, earlier in before if by == self.caller]
+            if sum(map(_cost, [*own, look])) > most:
                 raise InputError(
-                    f"the limit of {MOST_LOOKS} different choices in this cohort has been reached"
+                    f"the limit of {most} columns and groups for {len(look)} patients has been "
+                    "reached; the owner of the cohort can declare columns in cohort.toml"
                 )
             kept = [None if math.isnan(value) else value for value in look.tolist()]
             line = {"by": self.caller, "values": kept}
@@ -389,29 +417,46 @@ def _standardize(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return apart / np.median(usual) if len(usual) else apart
 
 
-def _is_near(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
-    """Check whether two queries differ, in effect, by fewer patients than the minimum.
+def _levels(look: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+    """Return the patients (second axis) in each group of a query; None if it does not group them.
 
-    Ranks and values are compared in either direction, and up to `MOST_GROUPS` groups also
-    regardless of their names. Patients excluded from only one of the queries count once each.
+    Patients outside of a single group are a group as well, by subtraction from the cohort.
     """
     import numpy as np
 
+    names = np.unique(look[~np.isnan(look)])
+    groups = look == names[:, None]
+    if len(names) == 1:
+        groups = np.vstack([groups, ~groups])
+    return groups if len(names) <= MOST_GROUPS else None
+
+
+def _cost(look: NDArray[np.float64]) -> int:
+    groups = _levels(look)
+    return 1 if groups is None else max(len(groups) - 1, 1)
+
+
+def _is_near(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
+    """Check whether two queries differ, in effect, by fewer patients than the minimum.
+
+    Every group of one is compared with every group of the other, regardless of their names; ranks
+    and values are compared in either direction. Patients excluded from only one of the queries
+    count once each.
+    """
+    import numpy as np
+
+    if (one := _levels(first)) is not None and (other := _levels(second)) is not None:
+        gaps = (one[:, None] != other).sum(axis=2)
+        return bool(((gaps > 0) & (gaps < MIN_COUNT)).any())
     both = ~np.isnan(first) & ~np.isnan(second)
     apart = int((np.isnan(first) != np.isnan(second)).sum())
     if apart >= MIN_COUNT or both.sum() < 2:
         return False
     pairs = [(first[both], second[both]), (_rank(first[both]), _rank(second[both]))]
     found = []
-    for (one, other), least in zip(pairs, (SAME, 0.0), strict=True):
-        gaps = min((one - other, one + other), key=lambda gap: float(np.square(gap).sum()))
-        found.append(float(count_effective(np.where(np.abs(gaps) > least, gaps, 0.0))))
-    codes = [np.unique(item, return_inverse=True)[1] for item in pairs[1]]
-    if max(int(code.max()) for code in codes) < MOST_GROUPS:
-        table = np.zeros((MOST_GROUPS, MOST_GROUPS), dtype=int)
-        np.add.at(table, tuple(codes), 1)
-        alike = min(table.max(axis=0).sum(), table.max(axis=1).sum())
-        found.append(float(both.sum() - alike))
+    for (ours, theirs), least in zip(pairs, (SAME, 0.0), strict=True):
+        gap = min((ours - theirs, ours + theirs), key=lambda gap: float(np.square(gap).sum()))
+        found.append(float(count_effective(np.where(np.abs(gap) > least, gap, 0.0))))
     return any(0 < apart + count < MIN_COUNT for count in found)
 
 

@@ -191,7 +191,7 @@ def save_table(given: TableInput, context: ToolContext) -> TableResult:
         columns=f"{given.name}.columns.json",
         rows=len(given.rows),
         patients=len({row["patient"] for row in given.rows}),
-        variables=[f"imaging:{given.name}_{column}" for column in numbers],
+        variables=[f"imaging:{given.name.strip('_')}_{column.strip('_')}" for column in numbers],
         missing={column: sum(row.get(column) is None for row in given.rows) for column in kinds},
     )
 

@@ -23,6 +23,7 @@ from validation.disclosure import (
     MIN_COUNT,
     Looks,
     find_spread,
+    is_mixed,
     round_count,
     round_to_error,
     shown_months,
@@ -153,6 +154,8 @@ def open_cohort(given: CohortChoice, context: ToolContext) -> Cohort:
     tables = [context.input(table, "file") for table in given.tables]
     cohort, key = _open_cohort(given, context)
     for table in tables:
+        if table.resolve() in cohort.files():
+            raise InputError(f"{table.name}: is a file of the cohort, not a table of measurements")
         seen = table.stat()
         key = (*key, str(table), seen.st_mtime_ns, seen.st_size)
         cohort = context.share_handle(key, partial(cohort.with_features, table))
@@ -207,12 +210,14 @@ def analysis_table(
     kinds: tuple[str, ...] = ("survival",),
     *,
     entered: bool = False,
+    optional: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Return filtered, complete rows with the keys and endpoint (`time`, `event`, `entry`).
 
-    `entered` is true for tools that count patients as at risk from their entry. Raises
-    `InputError` if the endpoint is of another kind or has delayed entry that the tool does
-    not support, or if there are fewer patients than may be described.
+    `entered` is true for tools that count patients as at risk from their entry; keys that are
+    `optional` may be missing. Raises `InputError` if the endpoint is of another kind or has
+    delayed entry that the tool does not support, or if there are fewer patients, with or without
+    the event, than may be described.
     """
     from validation.inputs.population import apply_filters
 
@@ -239,12 +244,11 @@ def analysis_table(
             f"{given.endpoint}.value": "value",
         }
     )
-    outcome = ["time", "event"] if "time" in table else ["value"]
-    table = table.dropna(subset=[*keys, *outcome])
-    if len(table) < 2 * MIN_COUNT:
+    table = table.dropna(subset=[key for key in [*keys, "time", "event"] if key not in optional])
+    if not is_mixed(table["event"], np.zeros(len(table))):
         raise InputError(
-            f"fewer than {2 * MIN_COUNT} patients have values for all variables; too few to "
-            "describe"
+            f"fewer than {MIN_COUNT} patients with values for all variables have the event, or do "
+            "not; too few to describe"
         )
     return table
 
@@ -263,19 +267,39 @@ def admit_choices(
     """
     import pandas as pd
 
+    from validation.inputs.population import apply_filters
+
     looks = Looks(hash_text(cohort.id, *map(str, cohort.patients), digits=32), context.caller)
+    for condition in given.filters:
+        if condition.op in ("lt", "le", "gt", "ge"):
+            others = tuple(item for item in given.filters if item is not condition)
+            values = table[condition.variable][apply_filters(table, others)].dropna()
+            passed = int(chosen[values.index].sum())
+            require_sides([passed, len(values) - passed], condition.variable)
     if given.filters:
         looks.admit(np.where(chosen, 1.0, np.nan))
-    made = tuple(f"imaging:{Path(str(name)).stem}_" for name in given.tables)
+    made = {context.input(name, "file").resolve() for name in given.tables}
     for key in keys:
         values = table[key].where(chosen)
-        if key.startswith(made):
+        if made & {path for path, _ in cohort.columns_read(key)}:
             looks.admit(_as_numbers(values))
         if key == getattr(given, "group", None):
             rule = getattr(given, "cut", None), getattr(given, "threshold", None)
             groups = pd.Series(np.nan, values.index, dtype=object)
-            groups[chosen] = cut_groups(values[chosen], *rule)[0]
-            looks.admit(_as_numbers(groups.where(values.notna())))
+            groups[chosen] = assign_groups(values[chosen].dropna(), *rule)[0]
+            looks.admit(_as_numbers(groups))
+
+
+def require_sides(sizes: Sequence[int], name: str) -> None:
+    """Reject groups or sides of a cut under the minimum; the message is the same for nobody.
+
+    Otherwise the cut at which it changes would be the lowest or highest value.
+    """
+    if min(sizes) < MIN_COUNT:
+        raise InputError(
+            f'"{name}": a group or side of the cut has fewer than {MIN_COUNT} patients; merge '
+            "levels, move the cut, or filter out the group"
+        )
 
 
 def _as_numbers(values: pd.Series) -> NDArray[np.float64]:
@@ -333,22 +357,22 @@ def cut_groups(
 
 
 def assign_groups(
-    table: pd.DataFrame, group: str, cut: Cut | None, threshold: float | None
+    values: pd.Series, cut: Cut | None, threshold: float | None, event: pd.Series | None = None
 ) -> tuple[pd.Series, str]:
     """Assign the analyzed patients to groups; see `cut_groups`.
 
-    Raises `InputError` if a group would have fewer than five patients.
+    Raises `InputError` if a group would have fewer than five patients or, given the events,
+    fewer than five with or without one.
     """
-    labels, words = cut_groups(table[group], cut, threshold)
-    sizes = labels.value_counts()
-    if len(sizes) < 2:
-        raise InputError(f"{words}: all patients are in one group")
+    labels, words = cut_groups(values, cut, threshold)
+    sizes = labels.value_counts().tolist()
+    require_sides(sizes if len(sizes) > 1 else [0], words)
     if len(sizes) > 12:
         raise InputError(f"{words}: too many groups ({len(sizes)}); choose a cut")
-    if sizes.min() < MIN_COUNT:
+    if event is not None and not is_mixed(event, labels):
         raise InputError(
-            f"{words}: a group has fewer than {MIN_COUNT} patients; merge levels or filter out "
-            "the group"
+            f"{words}: fewer than {MIN_COUNT} patients of a group have the event, or do not; "
+            "merge levels or filter out the group"
         )
     return labels, words
 
@@ -380,14 +404,32 @@ def finite(value: float | None) -> float | None:
     return float(value)
 
 
-def require_spread(key: str, numbers: pd.Series) -> None:
-    """Reject numbers in which a few patients outweigh all others: a model would reveal them."""
-    if not find_spread(numbers.to_numpy(dtype=float)[:, None])[0]:
-        raise InputError(
-            f'"{key}": fewer than {MIN_COUNT} patients differ from the others or dominate the '
-            "variable; results for so few patients are not shown. Use logarithms or "
-            "ranks if values are extreme"
-        )
+def require_spread(
+    names: Sequence[str],
+    matrix: NDArray[Any],
+    event: pd.Series,
+    strata: NDArray[Any] | None = None,
+    *,
+    jointly: bool = True,
+) -> None:
+    """Reject a model with a term that is in effect about a few patients.
+
+    Each term is judged within the strata and, if they are fitted `jointly`, beside the others.
+    """
+    import pandas as pd
+
+    fixed = pd.get_dummies(strata, dtype=float).to_numpy() if strata is not None else None
+    for at, name in enumerate(names):
+        others = np.delete(matrix, at, axis=1)[:, : None if jointly else 0]
+        beside = others if fixed is None else np.column_stack([others, fixed])
+        column = matrix[:, at]
+        uniform = len(np.unique(column)) == 2 and not is_mixed(event, column)
+        if uniform or not find_spread(column[:, None], beside)[0]:
+            raise InputError(
+                f'"{name}": fewer than {MIN_COUNT} patients differ from the others, dominate the '
+                "variable beside the strata and other terms, or have the event or do not; results "
+                "for so few patients are not shown. Use logarithms or ranks if values are extreme"
+            )
 
 
 def design_matrix(table: pd.DataFrame, keys: list[str]) -> tuple[Any, list[str], list[str]]:
@@ -403,7 +445,6 @@ def design_matrix(table: pd.DataFrame, keys: list[str]) -> tuple[Any, list[str],
     for key in keys:
         numbers = pd.to_numeric(table[key], errors="coerce")
         if numbers.notna().all():
-            require_spread(key, numbers)
             columns[key] = numbers.astype(float)
             continue
         levels = table[key].map(_level)

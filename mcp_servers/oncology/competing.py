@@ -20,6 +20,7 @@ from mcp_servers.oncology.common import (
     design_matrix,
     open_cohort,
     pick_points,
+    require_spread,
     show_curve,
 )
 from mcp_servers.spec import OutputName, Resources, Validity, tool
@@ -126,13 +127,15 @@ def competing_risks(given: CompetingInput, context: ToolContext) -> CompetingRes
 
     cohort = open_cohort(given, context)
     keys = list(dict.fromkeys([given.group, *given.covariates]))
-    table = analysis_table(cohort, given, context, keys, ("competing",))
-    groups, words = assign_groups(table, given.group, given.cut, given.threshold)
+    others = [key for key in keys if key != given.group]
+    table = analysis_table(cohort, given, context, keys, ("competing",), optional=others)
+    groups, words = assign_groups(
+        table[given.group], given.cut, given.threshold, table["event"] == 1
+    )
     time, status = table["time"].to_numpy(), table["event"].to_numpy().astype(int)
     context.progress(0.3, "estimating")
     tests, notes = _gray(time, status, groups.to_numpy())
-    others = [key for key in keys if key != given.group]
-    terms, more = _terms(time, status, groups, given.group, table, others)
+    terms, more = _terms(groups, given.group, table, others)
     last = float(time.max())
     curves, shown = [], {}
     for name in sorted(groups.unique()):
@@ -197,18 +200,19 @@ def _gray(
 
 
 def _terms(
-    time: NDArray[Any],
-    status: NDArray[Any],
-    groups: pd.Series,
-    group: str,
-    table: pd.DataFrame,
-    covariates: list[str],
+    groups: pd.Series, group: str, table: pd.DataFrame, covariates: list[str]
 ) -> tuple[list[HazardRow], list[str]]:
-    """Fit both models with the same terms; a model that cannot be fitted becomes a note."""
+    """Fit both models with the same terms to the patients who have values for all of them.
+
+    A model that cannot be fitted becomes a note.
+    """
     from validation.statistics.cox import cox
     from validation.statistics.errors import SeparationError, StatisticsError
     from validation.statistics.fine_gray import FineGray, fine_gray
 
+    table = table.dropna(subset=covariates)
+    groups = groups[table.index]
+    time, status = table["time"].to_numpy(), table["event"].to_numpy().astype(int)
     matrix, names, notes = design_matrix(table, covariates)
     ordered = sorted(set(groups))
     reference = "low" if "low" in ordered else ordered[0]
@@ -216,7 +220,10 @@ def _terms(
     sides = [(groups == level).to_numpy(dtype=float) for level in levels]
     matrix = np.column_stack([*sides, matrix])
     names = [*(f"{group}={level}" for level in levels), *names]
+    require_spread(names, matrix, table["event"] == 1)
     notes.append(f"{group}: reference level {reference}")
+    if covariates:
+        notes.append(f"models of {round_count(len(table))} patients with all covariates")
     try:
         hazard = cox(time, status == 1, matrix, names)
     except SeparationError as error:

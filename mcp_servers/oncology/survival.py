@@ -22,6 +22,7 @@ from mcp_servers.oncology.common import (
     finite,
     open_cohort,
     pick_points,
+    require_spread,
     show_curve,
     strata_of,
 )
@@ -52,7 +53,9 @@ class CurveInput(CohortInput):
         default=12.0, ge=1, le=120, description="Months between reported points, at least"
     )
     tau: float | None = Field(
-        default=None, gt=0, description="Months up to which mean survival is compared"
+        default=None,
+        gt=0,
+        description="Compare mean survival up to the last month, shown in both curves, before this",
     )
 
 
@@ -143,7 +146,9 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
     if given.group is None:
         groups, words = pd.Series("all", index=table.index), "everybody"
     else:
-        groups, words = assign_groups(table, given.group, given.cut, given.threshold)
+        groups, words = assign_groups(
+            table[given.group], given.cut, given.threshold, table["event"]
+        )
     context.progress(0.4, "estimating")
     last = float(table["time"].max())
     curves, shown = [], []
@@ -154,15 +159,19 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
         gated = show_curve(fit, "survival", at_risk, [time[event == 1]], last)
         curves.append(_curve(str(name), fit, gated, given.every))
         shown.append((str(name), gated))
-    difference = None
+    difference, tau = None, None
     if given.tau is not None:
         if len(curves) != 2:
             raise InputError(
                 "restricted mean survival requires exactly two groups; omit tau or use two groups"
             )
+        ends = set(shown[0][1].times) & set(shown[1][1].times)
+        tau = max((float(end) for end in ends if 0 < end <= given.tau), default=None)
+        if tau is None:
+            raise InputError("no month up to tau is shown in both curves; choose a later tau")
         codes = (groups == sorted(groups.unique())[1]).astype(int)
         difference = survival.rmst_difference(
-            table["time"].to_numpy(), table["event"].to_numpy(), codes.to_numpy(), given.tau
+            table["time"].to_numpy(), table["event"].to_numpy(), codes.to_numpy(), tau
         )
     context.progress(0.7, "drawing")
     parts: tuple[float | None, ...] = (None, None, None)
@@ -180,7 +189,7 @@ def kaplan_meier(given: CurveInput, context: ToolContext) -> CurvesResult:
         restricted_mean_difference=parts[0],
         restricted_mean_lower=parts[1],
         restricted_mean_upper=parts[2],
-        tau=given.tau,
+        tau=tau,
         figure="kaplan_meier.png",
     )
 
@@ -244,13 +253,17 @@ def _draw(path: Path, curves: list[tuple[str, KaplanMeier]], title: str, endpoin
 )
 def logrank(given: LogrankInput, context: ToolContext) -> LogrankResult:
     """Compute the chi-squared statistic and p-value, with the group sizes."""
+    import pandas as pd
+
     from validation.statistics import survival
 
     cohort = open_cohort(given, context)
     keys = [given.group, *([given.strata] if given.strata else [])]
     table = analysis_table(cohort, given, context, keys, entered=True)
-    groups, words = assign_groups(table, given.group, given.cut, given.threshold)
+    groups, words = assign_groups(table[given.group], given.cut, given.threshold, table["event"])
     strata = strata_of(table, given.strata)
+    sides = pd.get_dummies(groups, dtype=float)
+    require_spread(list(sides), sides.to_numpy(), table["event"], strata, jointly=False)
     time, event = table["time"].to_numpy(), table["event"].to_numpy()
     test = survival.logrank(time, event, groups.to_numpy(), strata, entry_of(table))
     return LogrankResult(

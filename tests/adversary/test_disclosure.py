@@ -116,7 +116,7 @@ def column_calls(tool: str, *columns: Any, beside: Sequence[str] = ()) -> Calls:
                 "concordance": {"risk": key, "bootstrap": 100},
                 "cox": {"covariates": [key, *beside]},
                 "strata": {"group": AGED, "strata": key},
-                "filter": {"filters": [{"variable": key, "op": "gt", "value": -99}]},
+                "filter": {"filters": [{"variable": key, "op": "present"}]},
                 "screen": {"features": [key]},
             }
             own = kinds.get(tool, {"group": key})
@@ -149,6 +149,28 @@ def threshold_calls(*thresholds: float, **more: Any) -> Calls:
     return group_calls(*({"threshold": at} for at in thresholds), **more)
 
 
+def model(context: ToolContext, terms: str, names: list[str]) -> dict[str, Any]:
+    """Arguments for a table of random columns; the last is the sum of all, but for a patient."""
+    columns = DRAW.normal(size=(N, len(names)))
+    columns[:, -1] = columns[:, :-1].sum(axis=1) + 2 * (np.arange(N) == 5)
+    lines = [",".join([f"P{at}", *map(str, row)]) for at, row in enumerate(columns)]
+    text = "\n".join([",".join(["patient", *names]), *lines])
+    (context.roots.inputs[0] / "m.csv").write_text(text)
+    keys = [f"imaging:m_{name}" for name in names]
+    return {"cohort": "cohort", "endpoint": "OS", "tables": ["m.csv"], terms: keys}
+
+
+def stratified(tool: str) -> Calls:
+    """A call on groups that differ within the stratum of five only, by one of its patients."""
+    strata = np.where(np.arange(N) < 5, 0.0, DRAW.integers(1, 5, N))
+    groups = moved((strata > 2).astype(float), 3, 1.0)
+    return lambda context: [(tool, {
+        "cohort": "cohort", "endpoint": "OS", "strata": "imaging:s_x",
+        "tables": [save(context, "s", strata), save(context, "g", groups)],
+        **({"group": "imaging:g_x"} if tool == "logrank" else {"covariates": ["imaging:g_x"]}),
+    })]  # fmt: skip
+
+
 LOW, HIGH = SCORE.min() - 1, SCORE.max() + 1
 LEVELS = (SCORE > 0).astype(float)
 ODD = moved(LEVELS, 3, 1 - LEVELS[3])
@@ -160,6 +182,9 @@ SWAPPED = moved(SCORE, int(ORDER[0]), HIGH)
 for _at in range(10, 110, 20):
     SWAPPED[ORDER[[_at, _at + 1]]] = SWAPPED[ORDER[[_at + 1, _at]]]
 TIED = np.where(np.arange(N) < 13, np.arange(N) + 2.0, 0.0)
+HALF = (np.arange(N) < 60).astype(float)
+ALIVE = np.isin(np.arange(N), np.flatnonzero(DEAD == 0)[:5]).astype(float)
+SIXTY = np.where(HALF == 1, SCORE, np.nan)
 OLD = [{"variable": AGED, "op": "gt", "value": 100}]
 ATTACKS = {
     "lowest, then highest": column_calls(
@@ -219,6 +244,28 @@ ATTACKS = {
     "thresholds among the old": threshold_calls(120, 122, filters=OLD),
     "median of the old, then a threshold": group_calls(
         {"cut": "median"}, {"threshold": 132}, filters=OLD),
+    "a side of a filter without anybody": filter_calls([("clinical:marker", "lt", 2 * PLANTED)]),
+    "such a side among the old": filter_calls([(AGED, "gt", 100), (AGED, "lt", 400)]),
+    "a side of a threshold without anybody": threshold_calls(400),
+    "by a filter, then as a group": lambda context: [
+        column_calls("filter", SIXTY)(context)[0],
+        column_calls("logrank", SIXTY, moved(HALF, 70, 1.0))(context)[1]],
+    "one group of three": column_calls("logrank", *(
+        np.where(half == 1, 1, DRAW.integers(2, 4, N)) for half in (HALF, moved(HALF, 70, 1.0)))),
+    "a group in which nobody died": column_calls("logrank", ALIVE),
+    "a term of those who lived": column_calls("cox", ALIVE),
+    "one patient apart within strata": stratified("logrank"),
+    "one patient apart within strata of a model": stratified("cox"),
+    "what other terms leave of a term": lambda context: [
+        ("cox", model(context, "covariates", ["a", "b", "c"]))],
+    "what terms leave in a model of two risks": lambda context: [("competing_risks", model(
+        context, "covariates", ["a", "b", "c"]) | {"group": AGED, "endpoint": "DSS"})],
+    "in a file with another name": lambda context: [
+        ("concordance", {"cohort": "cohort", "endpoint": "OS", "risk": f"imaging:{name}_x",
+         "tables": [save(context, f"{name}_", moved(SCORE, 5, end))]})
+        for name, end in (("a", LOW), ("b", HIGH))],
+    "a column for every third patient": lambda context: [("screen", model(
+        context, "features", [f"x{at}" for at in range(N // 3)]))],
 }  # fmt: skip
 
 
@@ -229,8 +276,28 @@ def test_a_call_whose_difference_is_about_a_few_patients_is_refused(
     *before, (tool, given) = ATTACKS[attack](context)
     for name, arguments in before:
         registry.run(name, arguments, context)
-    with pytest.raises(InputError, match="fewer than"):
+    with pytest.raises(InputError, match=r"fewer than|limit of"):
         registry.run(tool, given, replace(context, caller="another"))
+
+
+def test_mean_survival_is_compared_at_shown_months_only(
+    registry: Registry, context: ToolContext
+) -> None:
+    given = {"cohort": "cohort", "endpoint": "OS", "group": AGED, "every": 1}
+    for tau in (25.3, 999.0):  # neither the first event nor the last patient decides the answer
+        found = registry.run("kaplan_meier", given | {"tau": tau}, context).result
+        shown = [{point["months"] for point in curve["points"]} for curve in found["curves"]]
+        assert found["tau"] == max(month for month in shown[0] & shown[1] if month <= tau)
+    with pytest.raises(InputError):
+        registry.run("kaplan_meier", given | {"tau": 0.9}, context)
+
+
+def test_a_file_of_the_cohort_is_no_table_of_the_caller_s(
+    registry: Registry, context: ToolContext
+) -> None:
+    with pytest.raises(InputError, match="of the cohort"):
+        registry.run("describe_cohort", {"cohort": "cohort", "tables": ["cohort/clinical.csv"]},
+                     context)  # fmt: skip
 
 
 def test_honest_calls_of_one_caller_are_answered(registry: Registry, context: ToolContext) -> None:
@@ -295,7 +362,7 @@ def test_rounding_keeps_the_first_digit_of_the_error() -> None:
 def test_looks_know_no_outcome_and_tell_callers_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("validation.disclosure.MOST_LOOKS", 2)
+    monkeypatch.setattr("validation.disclosure.PATIENTS_PER_LOOK", N // 2)
     ann, bob = (Looks("c", who, tmp_path) for who in ("ann", "bob"))
     for looks in (ann, ann, bob):
         looks.admit(SCORE)
