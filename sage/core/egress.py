@@ -56,7 +56,7 @@ OFF: Mapping[str, str] = {
 FOREIGN = (
     "OPENAI_", "AZURE_OPENAI_", "LANGSMITH_", "LANGCHAIN_", "MLFLOW_", "SENTRY_", "HF_ENDPOINT",
     "OTEL_EXPORTER", "WANDB_BASE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "DOCKER_HOST",
-    "DOCKER_CONTEXT", "PIP_INDEX", "PIP_EXTRA_INDEX",
+    "DOCKER_CONTEXT", "PIP_INDEX", "PIP_EXTRA_INDEX", "PGHOST", "PGSERVICE", "RAY_ADDRESS",
 )  # fmt: skip
 """Name prefixes of environment variables by which other programs redirect traffic."""
 
@@ -133,7 +133,9 @@ def confine() -> None:
 
 
 def _refuse(event: str, given: tuple[Any, ...]) -> None:
-    if event in ("socket.connect", "socket.sendto") and isinstance(given[-1], tuple):
+    if event in ("socket.connect", "socket.sendto", "socket.sendmsg") and isinstance(
+        given[-1], tuple
+    ):
         _require(given[-1][0])
 
 

@@ -30,6 +30,8 @@ JOURNALS = (
     "events.jsonl", "trace.jsonl", "spending.jsonl", "ledger.jsonl", "log.jsonl", "reviews.jsonl",
 )  # fmt: skip
 """Append-only files; at the end of each step they are recorded up to their current length."""
+CLOSED = ("events.jsonl", "trace.jsonl", "spending.jsonl", "ledger.jsonl")
+"""Journals to which nothing is added once the run has ended; comments and the log go on."""
 MANIFEST = "manifest.json"
 CHECKPOINTS = "checkpoints.sqlite"
 TRANSIENT = (NAME, "run.lock", "pause", f"{CHECKPOINTS}-wal", f"{CHECKPOINTS}-shm")
@@ -187,10 +189,11 @@ class Record:
                 continue
             if not path.is_file():
                 raise InputError(f"{path} not found, although the run wrote it. {remedy}")
+            end = None if chain.whole and name in CLOSED else entry.get("bytes")
             changed = (
                 self._manifest(chain.whole) not in chain.manifests
                 if name == MANIFEST
-                else _hash(path, entry.get("bytes")) != entry["sha256"]
+                else _hash(path, end) != entry["sha256"]
             )
             if changed:
                 raise InputError(
@@ -199,7 +202,8 @@ class Record:
                 )
         if chain.open:
             return  # an unfinished node may leave files not yet recorded
-        for path in self._files():
+        journals = (self.root / name for name in CLOSED if chain.whole)
+        for path in (*self._files(), *filter(Path.is_file, journals)):
             if self._name(path) not in chain.files:
                 raise InputError(f"{path} was not written by a step of the run. Remove it")
 

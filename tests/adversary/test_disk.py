@@ -23,7 +23,7 @@ from sage.cli.watch import open_report
 from sage.core.errors import InputError
 from sage.report.collect import collect_page
 from sage.run.folder import RunFolder
-from sage.run.integrity import NAME, TRANSIENT
+from sage.run.integrity import CLOSED, NAME, TRANSIENT
 from sage.settings import Settings
 from sage.web.routes import home
 from sage.web.routes import run as web
@@ -103,6 +103,12 @@ def test_every_file_of_a_finished_run_is_recorded(run: Path) -> None:
             folder.verify()
         path.write_bytes(whole)
     folder.verify()
+    for name in CLOSED:  # a forged turn, test or cost at the end of a journal, or a journal
+        before = (run / name).read_bytes() if (run / name).exists() else None
+        (run / name).write_bytes((before or b"") + b"{}\n")
+        with pytest.raises(InputError, match=re.escape(name)):
+            folder.verify()
+        (run / name).unlink() if before is None else (run / name).write_bytes(before)
 
 
 def test_a_run_that_an_earlier_version_finished_is_still_read(run: Path) -> None:

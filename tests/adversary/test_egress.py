@@ -58,7 +58,8 @@ def hostile(port: int) -> dict[str, str]:
     keys = {"OPENAI_API_KEY": "sk-x", "LANGSMITH_API_KEY": "x", "LANGCHAIN_API_KEY": "x"}
     on = {"LANGSMITH_TRACING": "true", "LANGCHAIN_TRACING_V2": "true", "HF_HUB_OFFLINE": "0",
           "SENTRY_DSN": f"http://k@127.0.0.1:{port}/1", "DOCKER_HOST": f"tcp://127.0.0.1:{port}",
-          "RAY_USAGE_STATS_ENABLED": "1"}  # fmt: skip
+          "RAY_USAGE_STATS_ENABLED": "1", "RAY_ADDRESS": f"127.0.0.1:{port}",
+          "PGHOSTADDR": "127.0.0.1"}  # fmt: skip
     return dict.fromkeys(places, url) | keys | on
 
 
@@ -84,17 +85,19 @@ def test_commands_contact_nothing_whatever_the_environment_says(
 def test_a_confined_process_connects_only_where_a_client_of_ours_was_sent(
     trap: socket.socket, tmp_path: Path
 ) -> None:
+    given = hostile(trap.getsockname()[1])
     program = f"""
-import json, socket, urllib.request
+import json, os, socket, urllib.request
 from sage.core import egress
 egress.confine()
-ended = []
+ended = [not ({set(given)} & set(os.environ)) - set(egress.OFF)]
 for name in ("127.0.0.1", "localhost", "10.9.8.7", "169.254.169.254"):
     for how in (
         lambda: socket.create_connection((name, {trap.getsockname()[1]}), 1),
         lambda: urllib.request.urlopen(f"http://{{name}}:{trap.getsockname()[1]}", timeout=1),
         lambda: socket.socket().connect((name, 1)),
         lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"x", (name, 1)),
+        lambda: socket.socket(type=socket.SOCK_DGRAM).sendmsg([b"x"], (), 0, (name, 1)),
     ):
         try:
             how()
@@ -104,8 +107,8 @@ egress.permit("http://localhost:1/v1")
 socket.create_connection(("localhost", {trap.getsockname()[1]}), 1)
 open("ended.json", "w").write(json.dumps(ended))
 """
-    begin("-c", program, cwd=tmp_path).wait(60)
-    assert json.loads((tmp_path / "ended.json").read_text()) == [True] * 16
+    begin("-c", program, cwd=tmp_path, **given).wait(60)
+    assert json.loads((tmp_path / "ended.json").read_text()) == [True] * 21
 
 
 TOOL = """

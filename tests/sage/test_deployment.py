@@ -38,7 +38,11 @@ def manifests(tmp_path: Path, **values: Any) -> list[dict[str, Any]]:
     """What Helm makes of the chart, without a cluster, where its strict lint has no objection."""
     given = tmp_path / "values.yaml"
     image = {"digest": f"sha256:{'0' * 64}"}
-    given.write_text(yaml.safe_dump({"roles": ROLES, "image": image} | values))
+    given.write_text(
+        yaml.safe_dump(
+            {"roles": ROLES, "image": image, "trust": {"proxies": ["192.0.2.0/28"]}} | values
+        )
+    )
     chart = str(DEPLOY / "helm" / "sage")
     assert HELM is not None
     for command in (["lint", "--strict", chart], ["template", "lab", chart]):
@@ -76,6 +80,7 @@ def test_the_chart_becomes_what_a_cluster_takes(values: dict[str, Any], tmp_path
             item["spec"]["template"]["metadata"]["labels"].items()
         )
         assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert pod["shareProcessNamespace"] is True  # SIGTERM ends SAGE also while it loads
         (container,) = pod["containers"]
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
@@ -114,6 +119,7 @@ def test_the_chart_s_roles_are_those_that_the_server_reads(tmp_path: Path) -> No
         {"roles": ""},
         {"roles": " \n"},
         # Without sources, a policy of Kubernetes lets everybody in; without targets, out.
+        {"trust": {}},
         {"trust": {"proxies": []}},
         {"trust": {"proxies": ["0.0.0.0/0"]}},
         {"trust": {"proxies": ["::/0"]}},

@@ -36,7 +36,7 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end -}}
 {{- define "sage.pod" -}}
-securityContext: {runAsNonRoot: true, runAsUser: 10001, runAsGroup: 10001, fsGroup: 10001}
+securityContext: {runAsNonRoot: true, runAsUser: 10001, runAsGroup: 10001, fsGroup: 10001, seccompProfile: {type: RuntimeDefault}}
 automountServiceAccountToken: false
 shareProcessNamespace: true {{- /* process 1 would ignore SIGTERM as long as SAGE loads */}}
 {{- end -}}
