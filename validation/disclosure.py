@@ -317,7 +317,8 @@ def find_spread(
         rest[:, np.abs(rest).max(axis=0) <= 1e-9 * np.abs(centered).max(axis=0)] = 0.0
         count = count_effective(rest)
         found &= (count == 0) | (count >= MIN_COUNT)
-    return np.logical_or(apart == 0, found)
+    found |= apart == 0
+    return found
 
 
 def is_mixed(event: Any, group: Any) -> bool:

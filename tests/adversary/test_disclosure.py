@@ -186,7 +186,7 @@ HALF = (np.arange(N) < 60).astype(float)
 ALIVE = np.isin(np.arange(N), np.flatnonzero(DEAD == 0)[:5]).astype(float)
 SIXTY = np.where(HALF == 1, SCORE, np.nan)
 OLD = [{"variable": AGED, "op": "gt", "value": 100}]
-ATTACKS = {
+ATTACKS: dict[str, Calls] = {
     "lowest, then highest": column_calls(
         "concordance", moved(SCORE, 5, LOW), moved(SCORE, 5, HIGH)),
     "in another unit": column_calls("concordance", SCORE, moved(SCORE, 5, HIGH) * 1000 + 3),
