@@ -17,9 +17,6 @@ from sage.cli.app import app
 from sage.core.errors import InputError
 from sage_programs.promotion import promote
 
-ROOT = Path(__file__).parents[3]
-REPLY = ROOT / "tests" / "agents" / "replies" / "second_try" / "round-2.json"
-
 PROGRAM = '''\
 import math
 import sys
@@ -88,15 +85,6 @@ def test_its_own_test_passes(run_dir: Path, tmp_path: Path) -> None:
     assert len(found) == 2
     for made in found:
         made()
-
-
-def test_a_function_of_a_recorded_program_can_be_promoted(tmp_path: Path) -> None:
-    folder = tmp_path / "run" / "attempt-1"
-    folder.mkdir(parents=True)
-    (folder / "analysis.py").write_text(json.loads(REPLY.read_text())["code"])
-    promote(tmp_path / "run", "joint_risk", tmp_path / "tools")
-    spec = load("all", tool_folders=[tmp_path / "tools"]).get("joint_risk")
-    assert list(spec.input_schema["properties"]) == ["fabp5", "tls", "weight"]
 
 
 @pytest.mark.parametrize(

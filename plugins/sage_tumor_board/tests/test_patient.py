@@ -224,13 +224,6 @@ def test_too_many_files_are_rejected(tmp_path: Path) -> None:
         read_folder(folder)
 
 
-def test_a_blank_line_after_a_later_entry_is_no_later_row(tmp_path: Path) -> None:
-    assert (
-        read_folder(patient(tmp_path, note__txt="2024-07-01 CT.\n\n", blood__csv="")).rows_later
-        == 1
-    )
-
-
 @pytest.mark.parametrize(
     "text",
     ["AGE: 1," + " " * 60_000, "{" * 60_000, '"' * 60_000, "T1 " * 20_000,
