@@ -13,8 +13,8 @@ import json
 import math
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,9 +28,10 @@ from sage.core.models import Strict
 from sage.core.seeds import generator
 from sage_slide_reading.reader.algorithm import read_slide
 from sage_slide_reading.reader.computed import Sight
-from sage_slide_reading.reader.eyes import computed_eyes
+from sage_slide_reading.reader.eyes import Eyes, computed_eyes
+from sage_slide_reading.reader.rules import RulesExecutor
 from sage_slide_reading.reader.scope import Scope
-from sage_slide_reading.reader.types import Options, Question
+from sage_slide_reading.reader.types import Options, Prediction, Question, Reflection, Region, State
 from validation.statistics.base import FloatArray
 
 DEVELOPED_ON = range(8)
@@ -39,7 +40,7 @@ REPORTED_ON = range(100, 126)
 """Seeds first used for the report."""
 SIZE_PX = (4096, 3072)
 MPP = 0.5
-PATCH_PX = 128
+OPTIONS = Options(patch_px=128)
 """Patches of 256 µm: the painted slides are small, 2.0 x 1.5 mm."""
 FIELD_UM = 250.0
 QUADRANTS = ("upper left", "upper right", "lower left", "lower right")
@@ -177,12 +178,35 @@ def _ask(kind: str, text: str, options: Sequence[str], truth: str) -> Asked:
     return Asked(kind=kind, question=Question(text=text, options=tuple(options)), truth=truth)
 
 
-READERS: dict[str, Options] = {
-    "computed": Options(patch_px=PATCH_PX),
-    "one look": Options(patch_px=PATCH_PX, look_once=True),
-    "random": Options(patch_px=PATCH_PX, random_navigator=True),
+class _Satisfied(RulesExecutor):
+    """Executor for which the first look always suffices."""
+
+    def reflect(self, scope: Scope, state: State, prediction: Prediction) -> Reflection:
+        return Reflection(sufficient="Yes")
+
+
+class _Random:
+    """Navigator that draws patches at random, from which nothing follows about the others."""
+
+    name, screens = "random", False
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.looks = seed, 0
+
+    def relevance(
+        self, scope: Scope, regions: Sequence[Region], question: Question, query: str
+    ) -> list[float]:
+        order = generator(self.seed, self.looks, len(regions)).permutation(len(regions))
+        self.looks += 1
+        return [float(-place) for place in np.argsort(order)]
+
+
+READERS: dict[str, Callable[[Eyes, int], Eyes]] = {
+    "computed": lambda eyes, seed: eyes,
+    "one look": lambda eyes, seed: replace(eyes, executor=_Satisfied()),
+    "random": lambda eyes, seed: replace(eyes, navigator=_Random(seed)),
 }
-"""The default reader, and two ablations."""
+"""The default reader, and two ablations, with a seed for each question."""
 
 
 class Answered(Strict):
@@ -216,11 +240,10 @@ def ask_slide(seed: int, folder: Path) -> list[Answered]:
     cells: dict[str, FloatArray] = {}
     tables: dict[tuple[str, float], FloatArray] = {}
     with Slide.open(paint(seed, folder), threads=1) as slide:
-        for name, options in READERS.items():
+        for name, ablate in READERS.items():
             for place, asked in enumerate(plant(seed).questions):
-                own = options.model_copy(update={"seed": seed * 100 + place})
-                eyes = computed_eyes(Sight(cells, tables))
-                reading = read_slide(Scope(slide, own), eyes, asked.question, own)
+                eyes = ablate(computed_eyes(Sight(cells, tables)), seed * 100 + place)
+                reading = read_slide(Scope(slide, OPTIONS), eyes, asked.question, OPTIONS)
                 out.append(Answered(
                     reader=name, seed=seed, kind=asked.kind, truth=asked.truth,
                     answer=reading.answer, right=reading.answer == asked.truth,
@@ -234,9 +257,8 @@ def ask_images(judged: Path, folder: Path) -> list[dict[str, Any]]:
     out = []
     for item in json.loads(judged.read_text(encoding="utf-8"))["questions"]:
         with Slide.open(folder / "histology" / item["file"], mpp=item["mpp"]) as slide:
-            options = Options(patch_px=PATCH_PX)
             question = Question(text=item["question"], options=tuple(item["options"]))
-            reading = read_slide(Scope(slide, options), computed_eyes(), question, options)
+            reading = read_slide(Scope(slide, OPTIONS), computed_eyes(), question, OPTIONS)
         right = reading.answer == item["truth"]
         out.append(item | {"answer": reading.answer, "right": right})
     return out

@@ -191,7 +191,7 @@ def slides(place: Path) -> None:
 
 
 def sessions(place: Path) -> None:
-    """A recorded session on the slide, the same from another viewer, and drafts of it."""
+    """A recorded session on the slide, the same from another viewer, and reviewed drafts of it."""
     box = {"width": 0.2, "height": 0.15}
     views = [
         {"timestamp": 1500 * n, "bounds": {"x": 0.2 * n, "y": 0.1 * n, **box}} for n in range(4)
@@ -201,6 +201,7 @@ def sessions(place: Path) -> None:
         run(f"sage reading import log.json --slide slide.svs --reader r1"
             f" --out {name}.session.jsonl", place)  # fmt: skip
     run("sage reading draft drafted.session.jsonl --slide slide.svs --eyes none", place)
+    run("sage reading review drafted.drafts.json --accept 1 --reviewer ana", place)
 
 
 def maps(place: Path) -> None:

@@ -1,19 +1,14 @@
-"""Baselines for a detector: the slide's center, the tissue, the cells, and chance."""
+"""Baselines for a detector: the slide's center, and its cells."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
 from mcp_servers.slides.arrays import F64, U8, BoolArray
-from sage.core.seeds import generator
 
 GLASS = 225
 """Value that a pixel's darkest channel, after blurring, must exceed to count as glass."""
-PURPOSE = 23
 APART = 0.4
-Heat = Callable[[U8], F64]
 
 
 def tissue_mask(thumbnail: U8) -> BoolArray:
@@ -31,33 +26,14 @@ def center_bias(thumbnail: U8) -> F64:
     return np.asarray(np.exp(-away / (2 * 0.25**2)), dtype=np.float64)
 
 
-def tissue_density(thumbnail: U8) -> F64:
-    """Compute the fraction of tissue around each point."""
-    return _around(tissue_mask(thumbnail).astype(np.float64))
-
-
 def cellularity(thumbnail: U8) -> F64:
     """Compute the optical density of hematoxylin around each point."""
-    from mcp_servers.pathology.compute.nuclei import nuclear_density
-
-    return _around((nuclear_density(thumbnail) * tissue_mask(thumbnail)).astype(np.float64))
-
-
-def chance(seed: int) -> Heat:
-    """Build a heat map in which all tissue is equally likely, in an order set by the seed."""
-
-    def heat(thumbnail: U8) -> F64:
-        rng = generator(seed, PURPOSE)
-        drawn = rng.uniform(0.0, 1.0, thumbnail.shape[:2])
-        return np.asarray(drawn * tissue_mask(thumbnail), dtype=np.float64)
-
-    return heat
-
-
-def _around(layer: F64) -> F64:
     import cv2
 
-    return np.asarray(cv2.GaussianBlur(layer, (0, 0), 0.04 * layer.shape[0]), dtype=np.float64)
+    from mcp_servers.pathology.compute.nuclei import nuclear_density
+
+    stained = (nuclear_density(thumbnail) * tissue_mask(thumbnail)).astype(np.float64)
+    return np.asarray(cv2.GaussianBlur(stained, (0, 0), 0.04 * stained.shape[0]), dtype=np.float64)
 
 
 def peaks(heat: F64, box: tuple[float, float], count: int) -> tuple[F64, F64]:

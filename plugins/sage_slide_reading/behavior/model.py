@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, ValidationError
 
-from mcp_servers.slides.arrays import F32, F64, U8
+from mcp_servers.slides.arrays import F32, U8
 from sage.core.data import data_folder
 from sage.core.errors import InputError, explain_validation
 from sage.core.files import replacing, write_text
@@ -18,7 +18,7 @@ from sage.core.models import Strict
 from sage_slide_reading.behavior.baselines import APART, tissue_mask
 from sage_slide_reading.behavior.examples import thumbnail_of
 from sage_slide_reading.behavior.scores import ious
-from sage_slide_reading.reader.types import Proposed
+from sage_slide_reading.reader.types import Proposed, rectangle
 
 if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
@@ -182,7 +182,7 @@ class BehaviorModel:
         return propose(
             self.net, self.card, thumbnail, (slide.width, slide.height), self.card.behavior(task),
             most,
-        )[0]  # fmt: skip
+        )  # fmt: skip
 
 
 def prepare_thumbnail(thumbnail: U8) -> F32:
@@ -212,14 +212,13 @@ def propose(
     size: tuple[int, int],
     behavior: int,
     most: int | None = None,
-) -> tuple[list[Proposed], F64]:
-    """Propose regions for one behavior, best first, with a relevance map over the thumbnail.
+) -> list[Proposed]:
+    """Propose regions for one behavior, best first.
 
     The longer side of the RGB thumbnail is `card.thumbnail_px`; `size` is the slide's size in
     level-0 pixels, and `behavior` is an index in the bank. By default, the behavior's usual
     number of regions is proposed.
     """
-    import cv2
     import torch
 
     from sage_slide_reading.behavior.network import STRIDE, decode_outputs
@@ -256,24 +255,19 @@ def propose(
                 order=round(float(late[row, column]), 4),
             )
         )  # fmt: skip
-    small = cv2.GaussianBlur(inside.max(axis=0).astype(np.float32), (0, 0), 1.0)
-    heat = cv2.resize(small, (columns * STRIDE, rows * STRIDE), interpolation=cv2.INTER_LINEAR)
-    return kept, np.asarray(heat[:height, :width], dtype=np.float64)
+    return kept
 
 
 def write_regions(regions: Sequence[Proposed], path: Path) -> None:
     """Write proposed regions as GeoJSON annotations for QuPath and the slides page."""
     from mcp_servers.formats.geojson import feature, write_geojson
-    from mcp_servers.slides.geometry import Polygon
-
-    def features() -> Iterator[dict[str, Any]]:
-        for number, region in enumerate(regions, 1):
-            x, y, w, h = region.x, region.y, region.w, region.h
-            ring = np.array([[x, y], [x + w, y], [x + w, y + h], [x, y + h]])
-            yield feature(
-                Polygon(ring), name=f"{number}: {region.bin:g}x", classification="Proposed",
-                measurements={"Score": region.score, "Bin": region.bin, "Order": region.order},
-            )  # fmt: skip
 
     with replacing(path) as temporary:
-        write_geojson(temporary, features())
+        write_geojson(temporary, (
+            feature(
+                rectangle(region.x, region.y, region.w, region.h),
+                name=f"{number}: {region.bin:g}x", classification="Proposed",
+                measurements={"Score": region.score, "Bin": region.bin, "Order": region.order},
+            )
+            for number, region in enumerate(regions, 1)
+        ))  # fmt: skip

@@ -6,14 +6,13 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pydantic import Field
 
-from mcp_servers.slides.arrays import F64
+from mcp_servers.slides.arrays import F64, U8
 from sage.core.errors import InputError
 from sage.core.models import Strict
 from sage.core.printable import count_noun
@@ -29,25 +28,14 @@ from sage_slide_reading.behavior.model import (
 )
 from sage_slide_reading.behavior.scores import (
     MAP_IOUS,
-    auc_judd,
-    efficiency,
-    f1_of_bins,
     hits,
-    ious,
-    mean_iou,
-    nss,
     pooled_precision,
-    recall_at,
-    scanpath_distance,
-    spell_scanpath,
+    share_found,
 )
-from sage_slide_reading.reader.types import Proposed
 from sage_slide_reading.sessions.actions import boxes_of
 
 PURPOSE = 24
-MODEL, READER = "model", "another reader"
-HEAT_STRIDE = 4
-"""Thumbnail pixels per cell in the maps on which NSS and AUC are computed."""
+MODEL = "model"
 EXTRA = 3
 """Number of proposals per expected region for computing average precision."""
 
@@ -73,17 +61,19 @@ class TrainSettings(Strict):
 
 @dataclass(frozen=True)
 class Measured:
-    """A guide's scores against a recorded session on a slide."""
+    """A guide's scores against a recorded session on a slide.
+
+    `ranked` has the score of each proposal, and whether it is correct at each mAP threshold.
+    """
 
     guide: str
     behavior: str
-    slide: str
     patient: str
-    values: dict[str, float]
+    slide: str
+    completeness: float
+    efficiency: float
     ranked: tuple[tuple[float, tuple[bool, ...]], ...]
-    """Score of each proposal, and whether it is correct at each mAP threshold."""
     regions: int
-    bins: tuple[tuple[float | None, float], ...]
 
 
 @dataclass(frozen=True)
@@ -276,7 +266,7 @@ def train(
         own = card.model_copy(update={"behaviors": bank_of(rest, card.bins)})
         report(f"fold {fold + 1} of {settings.folds}: {len(rest)} slides, {len(unseen)} unseen")
         net, _ = fit(rest, own, settings, report)
-        measured += measure(net, own, unseen, settings.seed)
+        measured += measure(net, own, unseen)
     report(f"all: {count_noun(len(examples), 'slide')}")
     net, parameters = fit(examples, card, settings, report)
     scores = tuple(table(measured, settings.seed))
@@ -314,176 +304,97 @@ def split_patients(examples: Sequence[Example], folds: int, seed: int) -> list[s
 
 # -- measuring --------------------------------------------------------------------------------
 
-GUIDES: dict[str, baselines.Heat] = {
-    "tissue density": baselines.tissue_density,
-    "cellularity": baselines.cellularity,
-    "center bias": baselines.center_bias,
-}
-RANDOM = "random"
 
-
-def measure(net: Any, card: BehaviorCard, examples: Sequence[Example], seed: int) -> list[Measured]:
-    """Score the network and every baseline on slides unseen in training, session by session.
+def measure(net: Any, card: BehaviorCard, examples: Sequence[Example]) -> list[Measured]:
+    """Score the network and both baselines on slides unseen in training, session by session.
 
     Each baseline proposes the behavior's usual number of boxes, with the usual size and bin,
     at its map's peaks, highest first.
     """
     out: list[Measured] = []
-    for number, example in enumerate(examples):
+    for example in examples:
         heats = {name: heat(example.thumbnail) for name, heat in GUIDES.items()}
-        heats[RANDOM] = baselines.chance(seed * 100_000 + number)(example.thumbnail)
         for place, behavior in enumerate(card.behaviors):
-            sessions = example.visits.get(behavior.task, [])
-            if not sessions:
-                continue
             count = max(1, round(behavior.regions))
-            guides: dict[str, tuple[list[Proposed], F64 | None]] = {
-                MODEL: propose(
-                    net, card, example.thumbnail, example.size, place, EXTRA * count
-                )
-            }  # fmt: skip
-            side = behavior.sides[card.bins.index(behavior.usual_bin)]
+            most = EXTRA * count
+            own = propose(net, card, example.thumbnail, example.size, place, most)
+            guides = {MODEL: (boxes_of(own), np.array([region.score for region in own]))}
+            side = behavior.sides[card.bins.index(behavior.usual_bin)] * example.thumbnail.shape[0]
+            scale = example.size[0] / example.thumbnail.shape[1]
             for name, heat in heats.items():
-                regions = _propose_peaks(heat, example, side, behavior.usual_bin, EXTRA * count)
-                guides[name] = regions, heat
-            for turn, visits in enumerate(sessions):
-                if len(sessions) > 1:
-                    other = sessions[(turn + 1) % len(sessions)]
-                    guides[READER] = _as_proposed(other), None
-                out += [
-                    _measure_guide(name, behavior.task, example, regions, heat_map, visits, count)
-                    for name, (regions, heat_map) in guides.items()
-                ]
+                boxes, values = baselines.peaks(heat, (side, side), most)
+                guides[name] = boxes * scale, values
+            out += [
+                _measure_guide(name, behavior.task, example, boxes, scores, visits, count)
+                for visits in example.visits.get(behavior.task, [])
+                for name, (boxes, scores) in guides.items()
+            ]
     return out
 
 
-def _propose_peaks(
-    heat: F64, example: Example, side: float, bin_: float, count: int
-) -> list[Proposed]:
-    """Propose a map's highest points as squares, with `side` in slide heights."""
-    scale, side = example.size[0] / heat.shape[1], side * heat.shape[0]
-    boxes, values = baselines.peaks(heat, (side, side), count)
-    return [
-        Proposed(x=x, y=y, w=w, h=h, score=value, bin=bin_, order=rank / max(1, len(boxes)))
-        for rank, ((x, y, w, h), value) in enumerate(
-            zip((boxes * scale).tolist(), values.tolist(), strict=True)
-        )
-    ]
-
-
-def _as_proposed(visits: Visits) -> list[Proposed]:
-    last = max(1, len(visits) - 1)
-    return [
-        Proposed(x=a.x, y=a.y, w=a.w, h=a.h, score=1.0 - 0.5 * place / last, bin=a.bin,
-                 order=place / last)
-        for place, a in enumerate(visits)
-    ]  # fmt: skip
+GUIDES: dict[str, Callable[[U8], F64]] = {
+    "cellularity": baselines.cellularity,
+    "center bias": baselines.center_bias,
+}
 
 
 def _measure_guide(
-    guide: str,
-    behavior: str,
-    example: Example,
-    regions: list[Proposed],
-    heat: F64 | None,
-    visits: Visits,
-    count: int,
+    guide: str, behavior: str, example: Example, boxes: F64, scores: F64, visits: Visits, count: int
 ) -> Measured:
-    truth, every = boxes_of(visits), boxes_of(regions)
-    first = regions if guide == READER else regions[:count]
-    boxes = boxes_of(first)
-    in_order = boxes_of(sorted(first, key=lambda region: region.order))
-    values = {
-        "completeness": recall_at(boxes, truth, len(boxes)),
-        "efficiency": efficiency(boxes, truth) if len(boxes) else 0.0,
-        "recall at 3": recall_at(every, truth, 3),
-        "recall at 10": recall_at(every, truth, 10),
-        "IoU": mean_iou(boxes, truth),
-        "scanpath distance": scanpath_distance(
-            spell_scanpath(in_order, example.size), spell_scanpath(truth, example.size)
-        ),
-    }
-    if heat is not None:
-        small = heat[::HEAT_STRIDE, ::HEAT_STRIDE]
-        centers = truth[:, :2] + truth[:, 2:] / 2
-        scale = example.thumbnail.shape[1] / example.size[0] / HEAT_STRIDE
-        cells = [
-            (min(int(y * scale), small.shape[0] - 1), min(int(x * scale), small.shape[1] - 1))
-            for x, y in centers.tolist()
-        ]
-        values |= {"NSS": nss(small, cells), "AUC-Judd": auc_judd(small, cells)}
-    overlap = ious(truth, boxes)
-    bins = tuple(
-        (
-            first[int(row.argmax())].bin if len(first) and row.max() > MAP_IOUS[0] else None,
-            action.bin,
-        )
-        for row, action in zip(overlap, visits, strict=True)
-    )
-    scores = np.array([region.score for region in regions])
-    right = [hits(every, scores, truth, iou) for iou in MAP_IOUS]
-    ranked = tuple(
-        (entry[0], tuple(at[place][1] for at in right)) for place, entry in enumerate(right[0])
-    )
+    truth, first = boxes_of(visits), boxes[:count]
+    right = [hits(boxes, scores, truth, iou) for iou in MAP_IOUS]
     return Measured(
-        guide, behavior, example.slide, example.patient, values, ranked, len(truth), bins
+        guide=guide,
+        behavior=behavior,
+        patient=example.patient,
+        slide=example.slide,
+        completeness=share_found(truth, first),
+        efficiency=share_found(first, truth) if len(first) else 0.0,
+        ranked=tuple(
+            (entry[0], tuple(at[place][1] for at in right)) for place, entry in enumerate(right[0])
+        ),
+        regions=len(truth),
     )
 
 
-def value_of(rows: Sequence[Measured], metric: str) -> float:
-    """Compute a metric over sessions: mAP and F1 from the pooled rows, other metrics as means."""
-    if metric == "mAP":
-        total = sum(row.regions for row in rows)
-        return float(
-            np.mean([
-                pooled_precision([(s, right[k]) for r in rows for s, right in r.ranked], total)
-                for k in range(len(MAP_IOUS))
-            ])
-        )  # fmt: skip
-    if metric == "F1 of bins":
-        return f1_of_bins([pair for row in rows for pair in row.bins])
-    values = [row.values[metric] for row in rows if metric in row.values]
-    return float(np.mean(values)) if values else float("nan")
+def mean_precision(rows: Sequence[Measured]) -> float:
+    """Compute mAP: average precision pooled over sessions, averaged over `MAP_IOUS`."""
+    total = sum(row.regions for row in rows)
+    return float(
+        np.mean([
+            pooled_precision([(s, right[k]) for r in rows for s, right in r.ranked], total)
+            for k in range(len(MAP_IOUS))
+        ])
+    )  # fmt: skip
 
 
-METRICS = (
-    "mAP", "completeness", "efficiency", "recall at 3", "recall at 10", "IoU", "NSS", "AUC-Judd",
-    "scanpath distance", "F1 of bins",
-)  # fmt: skip
+METRICS: dict[str, Callable[[Sequence[Measured]], float]] = {
+    "mAP": mean_precision,
+    "completeness": lambda rows: float(np.mean([row.completeness for row in rows])),
+    "efficiency": lambda rows: float(np.mean([row.efficiency for row in rows])),
+}
 
 
 def table(measured: Sequence[Measured], seed: int, draws: int = 200) -> list[Score]:
     """Compute every metric by behavior and guide, with 95% intervals by resampling patients."""
-    groups: dict[tuple[str, str], list[Measured]] = defaultdict(list)
+    groups: dict[tuple[str, str], dict[str, list[Measured]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for row in measured:
-        groups[row.behavior, row.guide].append(row)
+        groups[row.behavior, row.guide][row.patient].append(row)
     out = []
-    for (behavior, guide), rows in groups.items():
-        for metric in METRICS:
-            value = value_of(rows, metric)
-            if not np.isfinite(value):
-                continue
-            drawn = bootstrap(rows, partial(value_of, metric=metric), seed, draws)
-            low, high = np.nanpercentile(drawn, (2.5, 97.5)).tolist()
+    for (behavior, guide), patients in groups.items():
+        every = [patients[name] for name in sorted(patients)]
+        picks = generator(seed, PURPOSE, 2).integers(len(every), size=(draws, len(every)))
+        samples = [[row for place in pick for row in every[place]] for pick in picks]
+        for metric, value_of in METRICS.items():
+            low, high = np.percentile([value_of(rows) for rows in samples], (2.5, 97.5)).tolist()
+            value = value_of([row for rows in every for row in rows])
             out.append(
                 Score(behavior=behavior, guide=guide, metric=metric, value=round(value, 4),
                       low=round(low, 4), high=round(high, 4))
             )  # fmt: skip
     return out
-
-
-def bootstrap(
-    rows: Sequence[Measured], value: Callable[[list[Measured]], float], seed: int, draws: int
-) -> F64:
-    """Compute a metric on bootstrap samples of patients and return (draws,) values."""
-    by_patient: dict[str, list[Measured]] = defaultdict(list)
-    for row in rows:
-        by_patient[row.patient].append(row)
-    patients = sorted(by_patient)
-    picks = generator(seed, PURPOSE, 2).integers(len(patients), size=(draws, len(patients)))
-    return np.array([
-        value([row for place in pick for row in by_patient[patients[place]]]) for pick in picks
-    ])  # fmt: skip
 
 
 def describe_sessions(sessions: Path, examples: Sequence[Example]) -> str:

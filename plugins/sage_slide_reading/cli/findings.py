@@ -90,14 +90,14 @@ def import_reading(
     from sage.cli.slides import print_maps, store_maps
     from sage.core.errors import InputError
     from sage.core.models import read_model
-    from sage_slide_reading.reader.maps import maps_of
+    from sage_slide_reading.reader.maps import findings_of
     from sage_slide_reading.reader.types import Reading
 
     if not file.is_file() or file.stat().st_size > MAX_BYTES:
         raise InputError(f"{file}: expected a reading.json of at most {MAX_BYTES >> 20} MiB")
     reading = read_model(file, Reading)
     reading = reading.model_copy(update={"slide": slide or reading.slide})
-    row = store_maps(maps_of(reading, patient=patient), out, replace=replace)
+    row = store_maps(findings_of([reading], patient=patient), out, replace=replace)
     print_maps([row], as_json=as_json)
 
 

@@ -10,12 +10,8 @@ import typer
 from sage.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from sage.core.llm.trace import Trace
-    from sage_slide_reading.reader.algorithm import Person
-    from sage_slide_reading.reader.eyes import Eyes
+    from sage_slide_reading.reader.person import Person
     from sage_slide_reading.reader.types import Box, Reading
-
-EyesName = Literal["computed", "clip", "model"]
 
 
 def read_slide(
@@ -34,7 +30,7 @@ def read_slide(
         ),
     ] = None,
     eyes: Annotated[
-        EyesName,
+        Literal["computed", "clip", "model"],
         typer.Option(
             help="computed: measurements and rules; clip: your CLIP-style weights navigate; model: "
             "a vision-language model describes and decides."
@@ -51,15 +47,6 @@ def read_slide(
         int, typer.Option(help="Patch side length, in pixels at the patch's magnification.")
     ] = 256,
     rounds: Annotated[int, typer.Option(help="Maximum number of rounds.", min=1, max=20)] = 5,
-    single_step: Annotated[
-        bool, typer.Option("--single-step", help="Ablation: answer and judge in one reply.")
-    ] = False,
-    random_navigator: Annotated[
-        bool, typer.Option("--random-navigator", help="Ablation: choose patches at random.")
-    ] = False,
-    no_reflection: Annotated[
-        bool, typer.Option("--no-reflection", help="Ablation: never judge the evidence sufficient.")
-    ] = False,
     intervene: Annotated[
         bool, typer.Option("--intervene", help="Pause at every step for your changes.")
     ] = False,
@@ -86,10 +73,6 @@ def read_slide(
             help="o3: maximum number of regions; default: as many as readers visit.", min=1
         ),
     ] = None,
-    order: Annotated[
-        Literal["forward", "reverse", "random"],
-        typer.Option(help="o3: order in which proposed regions are examined."),
-    ] = "forward",
     from_page: Annotated[
         bool,
         typer.Option(
@@ -101,7 +84,6 @@ def read_slide(
     pause: Annotated[
         bool, typer.Option("--pause", help="With --intervene-from-page: pause at every step.")
     ] = False,
-    by: Annotated[str, typer.Option(help="Name shown to others while you control the view.")] = "",
     budget_usd: Annotated[
         float | None, typer.Option(min=0, help="Maximum cost of the model, in USD.")
     ] = None,
@@ -117,7 +99,7 @@ def read_slide(
 
     The reader looks at low power, predicts, reflects, then looks closer or elsewhere; with
     --agent o3, it looks at the regions that a learned behavior proposes. The folder contains
-    the reading, its steps, a trace, a conversation, and the regions and path as GeoJSON.
+    the reading with its steps, and the regions as GeoJSON.
 
     Example: sage reading read slide.svs "Where is the tumor?" --out reading --replace
 
@@ -135,11 +117,12 @@ def read_slide(
     from sage.core.printable import count_noun
     from sage_slide_reading.behavior.model import BehaviorModel
     from sage_slide_reading.reader.algorithm import read_slide as read
-    from sage_slide_reading.reader.export import LOCK, navigating, write_reading
+    from sage_slide_reading.reader.export import LOCK, READING, moving_view, write_reading
+    from sage_slide_reading.reader.eyes import make_eyes
     from sage_slide_reading.reader.o3 import o3_scope, read_guided
     from sage_slide_reading.reader.person import FolderPerson, TerminalPerson
     from sage_slide_reading.reader.scope import Scope
-    from sage_slide_reading.reader.types import O3Options, Options, make_question
+    from sage_slide_reading.reader.types import Options, make_question
 
     if (intervene and from_page) or (pause and not from_page):
         raise InputError("--pause requires --intervene-from-page instead of --intervene")
@@ -148,12 +131,7 @@ def read_slide(
         raise InputError("--place: two places have the same name")
     asked = make_question(question, answers or (), named)
     try:
-        options = Options(
-            magnification=magnification, patch_px=patch_px, rounds=rounds,
-            single_step=single_step, random_navigator=random_navigator,
-            no_reflection=no_reflection,
-        )  # fmt: skip
-        guided = O3Options(most=most, order=order, behavior=task)
+        options = Options(magnification=magnification, patch_px=patch_px, rounds=rounds)
     except ValidationError as error:
         raise InputError(explain_validation(error)) from None
     if agent == "pathagent" and (behavior or task or most):
@@ -163,37 +141,35 @@ def read_slide(
     guide = BehaviorModel(behavior) if agent == "o3" else None
     with Slide.open(slide, mpp=mpp) as opened:
         folder = out or Path(f"{opened.name}.reading")
+        found = [path for path in folder.iterdir() if path.name != LOCK] if folder.exists() else []
+        if found and not replace:
+            raise InputError(
+                f"--out {folder} already exists; choose another folder, or overwrite with --replace"
+            )
 
         def show(line: str) -> None:
             print_line(line, err=as_json)
 
-        with navigating(folder, f"sage reading read{f' for {by}' if by else ''}"):
-            found = [path for path in folder.iterdir() if path.name != LOCK]
-            if found and not replace:
-                raise InputError(
-                    f"--out {folder} already exists; choose another folder, or overwrite with "
-                    "--replace"
-                )
+        with moving_view(folder):
             trace = folder / "trace.jsonl"
             trace.unlink(missing_ok=True)
-            tracing = Trace(trace)
             try:
-                chosen = make_eyes(eyes, weights, folder, budget_usd, tracing)
+                chosen = make_eyes(eyes, weights, folder, budget_usd, Trace(trace))
                 scope = o3_scope(opened) if guide else Scope(opened, options)
             except SageError:
-                for path in folder.iterdir():
-                    if path.name != LOCK and path not in found:
-                        remove_path(path)
+                if not found:
+                    remove_path(folder)
                 raise
+            (folder / READING).unlink(missing_ok=True)
             person: Person | None = TerminalPerson(scope, input, show) if intervene else None
             if from_page:
                 person = FolderPerson(scope, folder, pause=pause)
             try:
                 if guide is not None:
-                    reading = read_guided(scope, chosen, guide, asked, guided, trace=tracing)
+                    reading = read_guided(scope, chosen, guide, asked, behavior=task, most=most)
                 else:
                     show(f"{opened.name}: {len(scope.patches)} patches at {magnification:g}x")
-                    reading = read(scope, chosen, asked, options, trace=tracing, person=person)
+                    reading = read(scope, chosen, asked, options, person=person)
             except (ModelError, BudgetError) as error:
                 # A model's failures name the remedy for a run, which this is not.
                 way = f"the same command with --replace (replies in {folder} are kept)"
@@ -209,7 +185,7 @@ def read_slide(
     meter = Meter(folder / "spending.jsonl")
     if meter.calls:
         show(f"Model: {count_noun(meter.calls, 'call')}, {meter.total_usd:.4f} USD")
-    show(f"{folder}: {', '.join(names.values())}, trace.jsonl")
+    show(f"{folder}: {', '.join(names.values())}")
 
 
 def describe_reading(reading: Reading) -> list[str]:
@@ -251,43 +227,3 @@ def _place(text: str) -> tuple[str, Box]:
     if not name or box is None:
         raise InputError(f"--place {text}: expected NAME=X,Y,W,H in level-0 pixels")
     return name, box
-
-
-def make_eyes(
-    name: EyesName, weights: Path | None, folder: Path, budget_usd: float | None, trace: Trace
-) -> Eyes:
-    """Create the reader backend with this name.
-
-    Parameters
-    ----------
-    weights : folder of a CLIP-type model, for clip and model
-    folder : folder for a model's replies
-    trace : receives a model's turns
-
-    Raises
-    ------
-    InputError
-        If weights are missing or not accepted, the settings name no model with vision, or the model
-        does not see.
-    """
-    from sage.core.errors import InputError
-    from sage_slide_reading.reader.eyes import clip_eyes, computed_eyes, model_eyes
-
-    if name == "computed":
-        if weights is not None:
-            raise InputError("--weights requires --eyes clip or model")
-        return computed_eyes()
-    if name == "clip":
-        if weights is None:
-            raise InputError(
-                "--eyes clip requires --weights, the folder of a CLIP-style model such as PLIP"
-            )
-        return clip_eyes(weights)
-    from sage.run.wiring import make_chat
-    from sage.settings import load
-    from sage_slide_reading.reader.model import require_sight
-
-    reasoner = make_chat(load(reasoner="chat"), folder, budget_usd=budget_usd, trace=trace)
-    chosen = model_eyes(reasoner, weights)
-    require_sight(reasoner)
-    return chosen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -11,22 +11,12 @@ from sage.cli.console import print_json, print_line
 from sage.cli.options import AsJson
 from sage.core.printable import count_noun
 
-if TYPE_CHECKING:
-    from agents.core.chat import ChatReasoner
-    from sage_slide_reading.sessions.actions import ActionSettings
-
 app = typer.Typer(
     add_completion=False,
     name="sessions",
     help="Recorded slide readings: actions, drafts, review, export.",
     no_args_is_help=True,
 )
-Sets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Threshold as KEY=VALUE; see `actions --settings`."
-    ),
-]
 SessionFile = Annotated[Path, typer.Argument(metavar="SESSION", help="A *.session.jsonl file.")]
 
 
@@ -90,55 +80,27 @@ def list_sessions(
 
 
 @app.command()
-def actions(
-    session: Annotated[
-        Path | None, typer.Argument(metavar="SESSION", help="A *.session.jsonl file.")
-    ] = None,
-    sets: Sets = None,
-    steps: Annotated[
-        bool, typer.Option("--steps", help="Show the boxes after each of the five steps.")
-    ] = False,
-    settings: Annotated[
-        bool, typer.Option("--settings", help="List the thresholds and their defaults.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+def actions(session: SessionFile, as_json: AsJson = False) -> None:
     """List a session's actions: commands such as <10x-inspect>, each with its box.
 
     Follows the rules of Pathology-CoT for stays, pans and peeks: overviews are removed,
     similar boxes merged, boxes that contain others removed, and sizes normalized.
 
-    Example: sage reading actions reading.session.jsonl --set stay_s=1.5
+    Example: sage reading actions reading.session.jsonl
     """
-    from sage.core.errors import InputError
-    from sage_slide_reading.sessions.actions import STAGES, ActionSettings, stages_of
+    from sage_slide_reading.sessions.actions import actions_of
     from sage_slide_reading.sessions.format import read_session
 
-    if settings:
-        chosen = _settings(sets)
-        for name, info in ActionSettings.model_fields.items():
-            print_line(f"{name} = {getattr(chosen, name)}  {info.description or ''}")
-        return
-    if session is None:
-        raise InputError("actions: give a *.session.jsonl file, or --settings")
-    stages = stages_of(read_session(session), _settings(sets))
+    found = actions_of(read_session(session))
     if as_json:
-        shown = {
-            name: [action.model_dump() for action in stage]
-            for name, stage in zip(STAGES, stages, strict=True)
-        }
-        print_json(shown if steps else shown[STAGES[-1]])
+        print_json([action.model_dump() for action in found])
         return
-    for name, stage in zip(STAGES, stages, strict=True):
-        if steps:
-            print_line(f"{name}: {len(stage)}")
-        if steps or name == STAGES[-1]:
-            for action in stage:
-                print_line(
-                    f"{action.start_s:8.1f} s  {action.seconds:6.1f} s  {action.command:<14}"
-                    f"{action.kind:<5} {action.x:9.0f},{action.y:9.0f} "
-                    f"{action.w:7.0f} x {action.h:6.0f}  at {action.magnification:.3g}x"
-                )
+    for action in found:
+        print_line(
+            f"{action.start_s:8.1f} s  {action.seconds:6.1f} s  {action.command:<14}"
+            f"{action.kind:<5} {action.x:9.0f},{action.y:9.0f} "
+            f"{action.w:7.0f} x {action.h:6.0f}  at {action.magnification:.3g}x"
+        )
 
 
 @app.command("import")
@@ -148,10 +110,6 @@ def import_log(
     out: Annotated[Path, typer.Option(help="Session file to write, *.session.jsonl.")],
     reader: Annotated[str, typer.Option(help="Pseudonym of the reader.")],
     task: Annotated[str, typer.Option(help="Reader's task.")] = "",
-    form: Annotated[
-        Literal["auto", "openseadragon", "qupath", "asap", "aperio", "session"],
-        typer.Option("--format", help="Program that wrote the log."),
-    ] = "auto",
     screen: Annotated[
         str, typer.Option(metavar="WxH", help="Viewer window size, in pixels.")
     ] = "1920x1080",
@@ -162,9 +120,7 @@ def import_log(
         float | None, typer.Option(help="µm per pixel, if the slide does not state it.")
     ] = None,
 ) -> None:
-    """Import a session from OpenSeadragon, QuPath, ASAP or Aperio ImageScope.
-
-    Annotations without times count for 2 s each, in file order, and are marked as such.
+    """Import a session from OpenSeadragon's event log, or from QuPath's view tracker.
 
     Example: sage reading import log.json --slide slide.svs --reader r1 --out a.session.jsonl
     """
@@ -189,12 +145,9 @@ def import_log(
             )
         except ValidationError as error:
             raise InputError(f"import: {explain_validation(error)}") from None
-    session = read_log(log, header, None if form == "auto" else form, second)
+    session = read_log(log, header, second)
     write_session(out, session)
-    said = f"{out}: {count_noun(len(session.events), 'event')} in {session.seconds:.1f} s"
-    if session.header.note:
-        said += f". {session.header.note}"
-    print_line(said)
+    print_line(f"{out}: {count_noun(len(session.events), 'event')} in {session.seconds:.1f} s")
 
 
 @app.command()
@@ -210,7 +163,6 @@ def draft(
     mpp: Annotated[
         float | None, typer.Option(help="µm per pixel, if the slide does not state it.")
     ] = None,
-    sets: Sets = None,
     budget_usd: Annotated[
         float | None, typer.Option(min=0, help="Maximum cost of the model, in USD.")
     ] = None,
@@ -225,9 +177,11 @@ def draft(
     """
     from mcp_servers.slides.slide import Slide
     from sage.core.errors import InputError
+    from sage.core.files import write_text
+    from sage_slide_reading.reader.eyes import connect_vision
     from sage_slide_reading.reader.scope import ONE_UM, Scope
     from sage_slide_reading.reader.types import Options
-    from sage_slide_reading.sessions.drafts import drafts_path, write_drafts
+    from sage_slide_reading.sessions.drafts import drafts_path
     from sage_slide_reading.sessions.format import read_session
     from sage_slide_reading.sessions.rationale import draft as make
 
@@ -241,11 +195,10 @@ def draft(
             recorded,
             session.name,
             Scope(opened, Options(magnification=power)),
-            _settings(sets),
-            _reasoner(session.parent, budget_usd) if eyes == "model" else None,
+            connect_vision(session.parent, budget_usd) if eyes == "model" else None,
             lambda line: print_line(line, err=True),
         )
-    write_drafts(path, made)
+    write_text(path, made.model_dump_json(indent=1) + "\n")
     print_line(f"{path}: {count_noun(len(made.rounds), 'round')}. {made.statement}")
 
 
@@ -261,7 +214,7 @@ def review(
     reviewer: Annotated[str, typer.Option(help="Name of the reviewer; required to decide.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show a review's progress, and its seconds, clicks and keys per round.
+    """Show a review's progress, and its seconds per round.
 
     Decide on the sessions page of `sage serve`, which shows the images. Alternatively,
     --accept and --reject record decisions here, by the number shown, without measuring time.
@@ -282,59 +235,46 @@ def review(
         rationale = made.rounds[number - 1].rationale
         decide(drafts, made, number - 1, rationale if kept else None, reviewer)
     decisions = read_decisions(drafts, made)
-    found = audit(made, decisions)
+    found = audit(decisions)
     if as_json:
-        print_json(found.model_dump())
+        print_json({
+            "rounds": len(made.rounds), "decided": len(decisions),
+            "states": {
+                state: {"rounds": count, "seconds": seconds}
+                for state, (count, seconds) in found.items()
+            },
+        })  # fmt: skip
         return
     for number, round_ in enumerate(made.rounds):
         decision = decisions.get(number)
         state = f"{decision.state} by {decision.reviewer}" if decision else "not reviewed"
-        timed = decision is not None and decision.seconds is not None
-        took = (
-            f", {decision.seconds:.1f} s, {count_noun(decision.clicks or 0, 'click')}"
-            if decision and timed
-            else ""
-        )
-        print_line(f"{number + 1:4} {round_.action.command:<14} {state}{took}")
+        print_line(f"{number + 1:4} {round_.action.command:<14} {state}")
         for line in (decision.rationale if decision else round_.rationale).findings[:1]:
             print_line(f"       {line}")
-    print_line(
-        f"{found.decided} of {count_noun(found.rounds, 'round')}: {found.accepted} accepted, "
-        f"{found.revised} revised, {found.rejected} rejected"
-    )
-    if found.average_s is not None:
-        print_line(
-            f"per round: {_s(found.average_s)} (accepted {_s(found.verify_s)}, revised "
-            f"{_s(found.revise_s)}), {found.clicks:.1f} clicks, {found.keys:.0f} keys"
-        )
-    if found.from_scratch_s is not None:
-        print_line(
-            "from scratch, including the reader's navigation to the region: "
-            f"{found.from_scratch_s:.1f} s per round"
-        )
+    said = [
+        f"{count} {state}" + (f" ({seconds:.1f} s each)" if seconds is not None else "")
+        for state, (count, seconds) in found.items()
+    ]
+    print_line(f"{len(decisions)} of {count_noun(len(made.rounds), 'round')}: {', '.join(said)}")
 
 
 @app.command()
 def export(
     drafts: Annotated[list[Path], typer.Argument(help="*.drafts.json files.")],
-    out: Annotated[Path, typer.Option(help="Folder for the three files.")],
-    unreviewed: Annotated[
-        bool,
-        typer.Option("--unreviewed", help="Include rounds without a decision, marked as such."),
-    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the two files.")],
     replace: Annotated[
         bool, typer.Option("--replace", help="Overwrite the folder's contents.")
     ] = False,
 ) -> None:
-    """Write reviewed rounds as conversations (JSON lines), COCO boxes and a datasheet.
+    """Write rounds that a reviewer kept as conversations (JSON lines) and COCO boxes.
 
-    Example: sage reading export drafted.drafts.json --out dataset --unreviewed
+    Example: sage reading export drafted.drafts.json --out dataset
     """
     from sage.core.errors import InputError
     from sage.core.hooks import EXPORTED, log_command
     from sage.settings import load
     from sage_slide_reading.sessions.drafts import read_decisions, read_drafts
-    from sage_slide_reading.sessions.export import Reviewed
+    from sage_slide_reading.sessions.export import BOXES, CONVERSATIONS, Reviewed
     from sage_slide_reading.sessions.export import export as write
 
     if not replace and out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -345,49 +285,9 @@ def export(
     for path in dict.fromkeys(map(Path.resolve, drafts)):  # each once, however often it is named
         made = read_drafts(path)
         reviewed.append(Reviewed(made, read_decisions(path, made)))
-    kept = sum(len(each.select_kept(unreviewed)) for each in reviewed)
+    kept = sum(1 for each in reviewed for _ in each.select_kept())
     if not kept:
-        raise InputError(
-            "export: no rounds were accepted; review them first, or include drafts with "
-            "--unreviewed"
-        )
+        raise InputError("export: no rounds were accepted; review them first")
     log_command(load(), EXPORTED, out, command="sessions export")
-    names = [path.name for path in write(reviewed, out, unreviewed=unreviewed)]
-    print_line(f"{out}: {count_noun(kept, 'round')} in {', '.join(names)}")
-
-
-def _s(seconds: float | None) -> str:
-    return "none" if seconds is None else f"{seconds:.1f} s"
-
-
-def _settings(sets: list[str] | None) -> ActionSettings:
-    """Build the thresholds from the defaults and the user's settings."""
-    from pydantic import ValidationError
-
-    from sage.core.errors import InputError, explain_validation
-    from sage_slide_reading.sessions.actions import ActionSettings
-
-    given: dict[str, Any] = {}
-    for text in sets or []:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"--set {text}: expected KEY=VALUE")
-        if name.strip() not in ActionSettings.model_fields:
-            raise InputError(
-                f"--set {text}: no such threshold; `sage reading actions --settings` lists them"
-            )
-        given[name.strip()] = value.split(",") if "," in value else value
-    try:
-        return ActionSettings(**given)
-    except ValidationError as error:
-        raise InputError(f"--set: {explain_validation(error)}") from None
-
-
-def _reasoner(folder: Path, budget_usd: float | None) -> ChatReasoner:
-    from sage.run.wiring import make_chat
-    from sage.settings import load
-    from sage_slide_reading.reader.eyes import require_vision
-
-    reasoner = make_chat(load(reasoner="chat"), folder, budget_usd=budget_usd)
-    require_vision(reasoner)
-    return reasoner
+    write(reviewed, out)
+    print_line(f"{out}: {count_noun(kept, 'round')} in {CONVERSATIONS}, {BOXES}")

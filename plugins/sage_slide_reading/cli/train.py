@@ -37,9 +37,8 @@ def train_sessions(
 ) -> None:
     """Train a small detector for the regions that readers visit, with one behavior per task.
 
-    It is first evaluated on held-out patients, next to tissue density, cellularity, the
-    slide's center and chance, then trained on all sessions. The folder contains the weights
-    (safetensors) and the card.
+    It is first evaluated on held-out patients, next to cellularity and the slide's center, then
+    trained on all sessions. The folder contains the weights (safetensors) and the card.
 
     240 sessions on 30 slides with five folds take five minutes to two hours of processor
     time, depending on the machine; --folds 0 takes a fifth of that. Interrupted training

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sage.core.printable import count_noun
 from sage_slide_reading.reader.concepts import Concept, concepts_of, meaning
 from sage_slide_reading.reader.scope import ONE_UM, Scope
 from sage_slide_reading.reader.types import (
-    SHARES,
     UNITS,
     Box,
     Described,
@@ -399,7 +397,7 @@ def findings(scope: Scope, region: Region, sight: Sight) -> dict[FindingName, Fi
     points = {"mitosis_like": tuple((round(x, 1), round(y, 1)) for x, y in table[figures, :2])}
     found = {
         name: Finding(
-            name=name, value=round(value, 4), unit=UNITS[name], points=points.get(name, ())
+            name=name, value=round(value, 4), unit=UNITS[name][0], points=points.get(name, ())
         )
         for name, value in values.items()
     }
@@ -534,9 +532,7 @@ class ComputedPerceptor:
         return Described(
             region=region,
             text="; ".join(
-                describe_finding(found[name])
-                for name in order
-                if _is_relevant(found[name], name in first)
+                found[name].describe() for name in order if _is_relevant(found[name], name in first)
             ),
             guided=question is not None,
             findings=tuple(found[name] for name in order),
@@ -560,16 +556,3 @@ class ComputedPerceptor:
 
 def _is_relevant(found: Finding, asked: bool) -> bool:
     return asked or (found.value > 0 and found.name != "edge_distance")
-
-
-def describe_finding(found: Finding) -> str:
-    """Describe a finding by name, value, and unit."""
-    name = found.name.replace("_", " ")
-    if found.name in SHARES:
-        return f"{name} {found.value:.0%} {found.unit}"
-    if found.name == "mitosis_like":
-        return count_noun(round(found.value), "mitosis-like figure")
-    if found.name == "edge_distance" and found.value < 0:
-        return "no tumor-like tissue to measure the distance to the edge"
-    figure = f"{found.value:,.0f}" if found.value >= 1000 else f"{found.value:.3g}"
-    return f"{name} {figure} {found.unit}"

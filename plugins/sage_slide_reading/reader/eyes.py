@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from agents.core.base import Reasoner
 from agents.core.chat import ChatReasoner
 from sage.core.errors import InputError
+from sage.core.llm.trace import Trace
 from sage_slide_reading.reader import computed, model
 from sage_slide_reading.reader.rules import RulesExecutor
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import (
-    AtOnce,
     Described,
     MissingInfo,
     Prediction,
@@ -23,6 +23,8 @@ from sage_slide_reading.reader.types import (
     Region,
     State,
 )
+
+EyesName = Literal["computed", "clip", "model"]
 
 
 class Navigator(Protocol):
@@ -67,10 +69,6 @@ class Executor(Protocol):
         """Name the missing information, and judge whether zooming in would reveal it."""
         ...
 
-    def at_once(self, scope: Scope, state: State) -> AtOnce:
-        """Predict, reflect, and name missing information in a single call."""
-        ...
-
 
 @dataclass(frozen=True)
 class Eyes:
@@ -107,52 +105,79 @@ def clip_eyes(weights: Path) -> Eyes:
     """
     from sage_slide_reading.reader.clip import ClipNavigator
 
-    return Eyes(
+    return replace(
+        computed_eyes(),
         name="clip",
         statement=f"A CLIP-type model ({weights.name}) ranks patches. {computed.STATEMENT}",
         navigator=ClipNavigator(weights),
-        perceptor=computed.ComputedPerceptor(computed.Sight()),
-        executor=RulesExecutor(),
     )
 
 
-def model_eyes(reasoner: ChatReasoner, weights: Path | None = None) -> Eyes:
+def model_eyes(reasoner: Reasoner, weights: Path | None = None) -> Eyes:
     """Build a backend with a vision-language model for descriptions and a language model to decide.
 
     Patches are ranked by a CLIP-type model if weights are given, and by measurements
     otherwise.
-
-    Raises
-    ------
-    InputError
-        If the settings do not state that the model has vision.
     """
-    require_vision(reasoner)
-    navigator: Navigator = computed.ComputedNavigator(computed.Sight())
-    if weights is not None:
-        from sage_slide_reading.reader.clip import ClipNavigator
-
-        navigator = ClipNavigator(weights)
+    ranks = clip_eyes(weights) if weights is not None else computed_eyes()
     return Eyes(
         name="model",
-        statement=f"{model.STATEMENT} Patches were ranked by {navigator.name} relevance.",
-        navigator=navigator,
+        statement=f"{model.STATEMENT} Patches were ranked by {ranks.navigator.name} relevance.",
+        navigator=ranks.navigator,
         perceptor=model.ModelPerceptor(reasoner),
         executor=model.ModelExecutor(reasoner),
         reasoner=reasoner,
     )
 
 
-def require_vision(reasoner: ChatReasoner) -> None:
-    """Check that the settings declare the model as having vision.
+def make_eyes(
+    name: EyesName, weights: Path | None, folder: Path, budget_usd: float | None, trace: Trace
+) -> Eyes:
+    """Create the reader backend with this name.
+
+    Parameters
+    ----------
+    weights : folder of a CLIP-type model, for clip and model
+    folder : folder for a model's replies
+    trace : receives a model's turns
 
     Raises
     ------
     InputError
-        If they do not.
+        If weights are missing or not accepted, the settings name no model with vision, or the model
+        does not see.
     """
+    if name == "computed":
+        if weights is not None:
+            raise InputError("--weights requires --eyes clip or model")
+        return computed_eyes()
+    if name == "model":
+        return model_eyes(connect_vision(folder, budget_usd, trace), weights)
+    if weights is None:
+        raise InputError(
+            "--eyes clip requires --weights, the folder of a CLIP-style model such as PLIP"
+        )
+    return clip_eyes(weights)
+
+
+def connect_vision(
+    folder: Path, budget_usd: float | None, trace: Trace | None = None
+) -> ChatReasoner:
+    """Connect the settings' model, which keeps its replies in `folder`, and check that it sees.
+
+    Raises
+    ------
+    InputError
+        If the settings do not state that the model has vision, or it does not see.
+    """
+    from sage.run.wiring import make_chat
+    from sage.settings import load
+
+    reasoner = make_chat(load(reasoner="chat"), folder, budget_usd=budget_usd, trace=trace)
     if not reasoner.settings.vision:
         raise InputError(
             "--eyes model requires a vision model; set models.high, and vision = true at the "
             "top of sage.toml"
         )
+    model.require_sight(reasoner)
+    return reasoner

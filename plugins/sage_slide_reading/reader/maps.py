@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -12,38 +13,13 @@ from mcp_servers.measures.maps import CellMap, Column, ObjectMap, SlideMaps
 from mcp_servers.measures.places import INSPECTED, READ
 from mcp_servers.workers.cohort import parse_patient
 from sage.core.errors import InputError
-from sage_slide_reading.reader.computed import NUCLEI_FROM, SIGNS
+from sage_slide_reading.reader.computed import NUCLEI_FROM
 from sage_slide_reading.reader.concepts import Concept, meaning, out_of_reach
 from sage_slide_reading.reader.rules import showing
-from sage_slide_reading.reader.types import Described, FindingName, Question, Reading
+from sage_slide_reading.reader.types import UNITS, Described, FindingName, Question, Reading
 
-AREAS = sorted(set(Concept) - {Concept.MARGIN, Concept.CELLULARITY})
-"""Concepts that a region either shows or does not show."""
 LEAST_NUCLEI = 10
 """Minimum number of nuclei in a region for estimating their usual area and spread."""
-
-
-def maps_of(reading: Reading, *, patient: str | None = None) -> SlideMaps:
-    """Build objects `read_tumor`, `read_tls` ... from inspected regions that support a finding.
-
-    Neighboring regions with the same finding form one object; `read_mitosis` objects are
-    points. A kind for which no region was measured is omitted. The counts depend on the
-    question, which determines where the reader looked, so ask the same question about every
-    slide in a cohort.
-    """
-    fine = _fine(reading)
-    shapes = {
-        f"{READ}{concept}": _shapes(fine, concept, reading.mpp)
-        for concept in AREAS
-        if any(seen.edited or seen.value(SIGNS[concept].finding) is not None for seen in fine)
-    }
-    return SlideMaps(
-        slide=reading.slide,
-        patient=patient or parse_patient(Path(reading.slide)),
-        objects=_objects(shapes),
-        mpp=reading.mpp,
-        provenance={"objects": f"reading by {reading.eyes} eyes: {reading.question.text[:200]}"},
-    )
 
 
 def concept_of(question: Question) -> Concept:
@@ -65,14 +41,19 @@ def concept_of(question: Question) -> Concept:
     return asked.concepts[0]
 
 
-def findings_of(readings: Sequence[Reading], window: Any) -> SlideMaps:
+def findings_of(
+    readings: Sequence[Reading], window: Any = None, *, patient: str | None = None
+) -> SlideMaps:
     """Convert readings of a slide, each about a different concept, to typed maps.
 
-    The regions inspected in the tumor reading are "cells" of the type `inspected_tumor`, with
-    findings as columns with units; tumor in them becomes `read_tumor` objects. If a reading
-    abstains, it has neither, and `withheld` gives the reason why its findings are missing.
+    Inspected regions that show a reading's concept become objects `read_tumor`, `read_tls` ...,
+    with neighbors joined; `read_mitosis` objects are points. With the tissue's `window`, a
+    shapely multipolygon in µm, all inspected regions are also "cells" of the type
+    `inspected_tumor` ..., with findings as columns with units. If a reading abstains, it has
+    neither, and `withheld` gives the reason.
 
-    `window` is a shapely multipolygon of the tissue, in µm.
+    The values depend on the question, which determines where the reader looked, so ask the same
+    question about every slide in a cohort.
     """
     first = readings[0]
     types: list[str] = []
@@ -88,41 +69,34 @@ def findings_of(readings: Sequence[Reading], window: Any) -> SlideMaps:
             continue
         types.append(f"{INSPECTED}{concept}")
         looks += [(len(types) - 1, seen) for seen in fine]
-        if concept in AREAS:
+        if concept not in (Concept.MARGIN, Concept.CELLULARITY):
             shapes[f"{READ}{concept}"] = _shapes(fine, concept, reading.mpp)
-    boxes = np.array([_bounds(seen) for _, seen in looks], dtype=np.float64).reshape(-1, 4)
     made = f"readings by {first.eyes} eyes: " + "; ".join(r.question.text[:200] for r in readings)
-    return SlideMaps(
+    held = np.array([None, *(shape for own in shapes.values() for shape in own)], dtype=object)
+    codes = np.repeat(np.arange(len(shapes)), [len(own) for own in shapes.values()])
+    maps = SlideMaps(
         slide=first.slide,
-        patient=parse_patient(Path(first.slide)),
-        window=window,
-        cells=CellMap(
-            (boxes[:, 0] + boxes[:, 2]) / 2,
-            (boxes[:, 1] + boxes[:, 3]) / 2,
-            tuple(types),
-            np.array([code for code, _ in looks], dtype=np.int64),
-            columns={
-                name: Column(
-                    np.array([_measured_value(seen, name) for _, seen in looks], dtype=np.float64),
-                    COLUMN_UNITS.get(name, "1"),
-                )
-                for name in get_args(FindingName)
-            },
-        ),
-        objects=_objects(shapes),
+        patient=patient or parse_patient(Path(first.slide)),
+        objects=ObjectMap(held[1:], tuple(shapes), codes.astype(np.int64)),
         mpp=first.mpp,
-        provenance={"window": "tissue_mask", "cells": made, "objects": made},
+        provenance={"objects": made},
         withheld=withheld,
     )
-
-
-COLUMN_UNITS: dict[str, str] = {
-    "cellularity": "1/mm²",
-    "lymphoid_density": "1/mm²",
-    "nuclear_area": "µm²",
-    "edge_distance": "µm",
-}
-"""Units of findings stored as columns; columns not listed are pure numbers."""
+    if window is None:
+        return maps
+    boxes = np.array([_bounds(seen) for _, seen in looks], dtype=np.float64).reshape(-1, 4)
+    cells = CellMap(
+        (boxes[:, 0] + boxes[:, 2]) / 2,
+        (boxes[:, 1] + boxes[:, 3]) / 2,
+        tuple(types),
+        np.array([code for code, _ in looks], dtype=np.int64),
+        columns={
+            name: Column(np.array([_measured_value(seen, name) for _, seen in looks]), unit)
+            for name, (_, unit) in UNITS.items()
+        },
+    )
+    provenance = {"window": "tissue_mask", "cells": made, "objects": made}
+    return replace(maps, window=window, cells=cells, provenance=provenance)
 
 
 def _measured_value(seen: Described, name: FindingName) -> float:
@@ -152,13 +126,6 @@ def _shapes(fine: list[Described], concept: Concept, mpp: float) -> list[object]
         return [shapely.Point(x, y) for x, y in _mitoses(fine, mpp)]
     boxes = [shapely.box(*_bounds(seen)) for seen in showing(fine, concept)]
     return list(shapely.get_parts(shapely.union_all(boxes, grid_size=0.5))) if boxes else []
-
-
-def _objects(shapes: dict[str, list[object]]) -> ObjectMap:
-    """Pool shapes by kind, in µm, into objects."""
-    held = np.array([None, *(shape for own in shapes.values() for shape in own)], dtype=object)
-    codes = np.repeat(np.arange(len(shapes)), [len(own) for own in shapes.values()])
-    return ObjectMap(held[1:], tuple(shapes), codes.astype(np.int64))
 
 
 def _bounds(seen: Described) -> tuple[float, float, float, float]:

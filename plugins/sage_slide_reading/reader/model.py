@@ -23,7 +23,6 @@ from sage.core.printable import one_line
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import (
     NO_ANSWER,
-    AtOnce,
     Described,
     MissingInfo,
     Prediction,
@@ -114,11 +113,6 @@ def gap_problems(given: State, output: MissingInfo) -> list[str]:
     return found
 
 
-def at_once_problems(given: State, output: AtOnce) -> list[str]:
-    """List problems in the prediction and in the missing information."""
-    return answer_problems(given, output.prediction) + gap_problems(given, output.missing)
-
-
 PERCEPTOR = Agent(
     name="slide_perceptor", role=Role.HIGH, reads=Picture, returns=Perceived,
     prompt=prompt_file(__file__, "perceptor.md"), rule=refuse_without_model,
@@ -135,12 +129,6 @@ MISSING = Agent(
     name="slide_missing", role=Role.MINI, reads=State, returns=MissingInfo,
     prompt=prompt_file(__file__, "missing.md"), rule=refuse_without_model, check=gap_problems,
 )  # fmt: skip
-AT_ONCE = Agent(
-    name="slide_at_once", role=Role.HIGH, reads=State, returns=AtOnce,
-    prompt=prompt_file(__file__, "at_once.md"), rule=refuse_without_model, check=at_once_problems,
-)  # fmt: skip
-
-
 SIGHT = Agent(
     name="slide_sight", role=Role.HIGH, reads=Nothing, returns=Stripes,
     prompt=prompt_file(__file__, "sight.md"), rule=refuse_without_model,
@@ -232,10 +220,3 @@ class ModelExecutor:
     def missing(self, scope: Scope, state: State) -> MissingInfo:
         """Ask the model which information is missing."""
         return self.reasoner.ask(MISSING, state).output
-
-    def at_once(self, scope: Scope, state: State) -> AtOnce:
-        """Ask all three questions in a single prompt."""
-        said = self.reasoner.ask(AT_ONCE, state).output
-        if said.prediction.answer is None:
-            said = said.model_copy(update={"reflection": NO_ANSWER})
-        return said

@@ -1,7 +1,4 @@
-"""Pathologist-o3 as moves in the turn loop.
-
-The steps are an impression of the thumbnail, a behavior chosen for the task, regions
-where readers with that behavior would look, reasoning about each, and a summary.
+"""Pathologist-o3: thumbnail, a behavior for the task, its regions one by one, and a summary.
 
 Source: "Pathology-CoT: Learning Visual Chain-of-Thought Agent from Expert Whole Slide
 Image Diagnosis Behavior", 4.5. Unlike in its training data, the agent need not explain
@@ -10,19 +7,16 @@ why it views a region.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from pydantic import Field
 
 from agents.core.base import Agent, Role, View, prompt_file
 from mcp_servers.slides.slide import Slide
 from sage.core.errors import InputError
-from sage.core.llm.trace import Trace
-from sage.core.llm.turns import Tool, Use
 from sage.core.printable import count_noun, one_line
-from sage.core.seeds import generator
-from sage_slide_reading.reader.algorithm import Given, Nothing, ReaderSession
+from sage_slide_reading.reader.algorithm import Inquiry
 from sage_slide_reading.reader.eyes import Eyes
 from sage_slide_reading.reader.model import refuse_without_model
 from sage_slide_reading.reader.scope import ONE_UM, Scope
@@ -30,7 +24,6 @@ from sage_slide_reading.reader.types import (
     Box,
     Described,
     Guidance,
-    O3Options,
     Options,
     Prediction,
     Proposed,
@@ -40,9 +33,9 @@ from sage_slide_reading.reader.types import (
     Step,
 )
 
-AGENT = "pathologist_o3"
-PURPOSE = 25
 THUMBNAIL_PX = 1024
+POWER = 20.0
+"""Magnification at which regions are viewed; native if that is lower."""
 NOWHERE = (
     "Abstains: the behavior proposes no region of this slide, so nothing was looked at. Try "
     "another behavior (--task), another model (--behavior) or --agent pathagent."
@@ -95,175 +88,6 @@ ROUTER = Agent(
 )  # fmt: skip
 
 
-class Number(View):
-    """Arguments for `look`."""
-
-    number: int = Field(ge=1)
-
-
-class Propose(View):
-    """Arguments for `propose`."""
-
-    behavior: str
-
-
-class O3Session(ReaderSession):
-    """State of a Pathologist-o3 reading, and the tools that change it."""
-
-    def __init__(
-        self, scope: Scope, eyes: Eyes, guide: Guide, question: Question, options: O3Options
-    ) -> None:
-        super().__init__(scope, eyes, question)
-        self.guide, self.options = guide, options
-        self.impressed: Described | None = None
-        self.routed: Routed | None = None
-        self.visits: list[tuple[str, Proposed]] = []
-        self.seen: list[Described] = []
-
-    def described(self) -> set[str]:
-        """See `ReaderSession.described`."""
-        return {seen.region.id for seen in self.seen}
-
-    def impression(self, _: Nothing) -> dict[str, Any]:
-        """View the thumbnail and describe the impression."""
-        slide = self.scope.slide
-        whole = Box(x=0, y=0, width=slide.width, height=slide.height)
-        region = self.scope.region(whole, self.scope.options.magnification, "thumbnail")
-        self.impressed = self.eyes.perceptor.describe(self.scope, region, self.question)
-        return self.impressed.model_dump(mode="json")
-
-    def route(self, _: Nothing) -> dict[str, Any]:
-        """Choose a behavior from the bank for the task."""
-        assert self.impressed is not None
-        if self.options.behavior is not None:
-            self.routed = Routed(behavior=self.options.behavior, why="it was requested")
-        elif self.eyes.reasoner is None or len(self.guide.behaviors) == 1:
-            self.routed = Routed(behavior=self.guide.behaviors[0], why="it is the bank's first")
-        else:
-            given = Routing(
-                question=self.question.text, impression=self.impressed.text,
-                behaviors=self.guide.behaviors,
-            )  # fmt: skip
-            self.routed = self.eyes.reasoner.ask(ROUTER, given).output
-        return self.routed.model_dump(mode="json")
-
-    def propose(self, given: Propose) -> list[dict[str, Any]]:
-        """Propose regions that readers with the behavior would visit, in the requested order."""
-        slide = self.scope.slide
-        proposed = self.guide.predict(slide, given.behavior, self.options.most)
-        on_slide = [
-            region
-            for region in proposed
-            if 0 <= region.x + region.w / 2 < slide.width
-            and 0 <= region.y + region.h / 2 < slide.height
-        ]
-        found = [(f"r{rank}", region) for rank, region in enumerate(on_slide, 1)]
-        if self.options.order == "reverse":
-            found.reverse()
-        elif self.options.order == "random":
-            rng = generator(self.options.seed, PURPOSE)
-            found = [found[place] for place in rng.permutation(len(found)).tolist()]
-        self.visits = found
-        return [{"id": name, **visit.model_dump(mode="json")} for name, visit in found]
-
-    def look(self, given: Number) -> dict[str, Any]:
-        """Describe one region at higher power, and reason about it."""
-        name, visit = self.visits[given.number - 1]
-        power = min(self.options.magnification or self.scope.native, self.scope.native)
-        region = self.scope.region(self._clip(visit), power, name)
-        parts: Sequence[Region] = (region,)
-        if self.eyes.reasoner is None:
-            parts = self.scope.divide(region, power) or (region,)
-        seen = []
-        for part in parts:
-            seen.append(self.eyes.perceptor.describe(self.scope, part, self.question))
-            self.scope.note_described(part)
-        self.seen += seen
-        assert self.routed is not None
-        self.steps.append(
-            Step(
-                round=given.number,
-                action="zoom",
-                looked_for=self.routed.behavior[:1000],
-                magnification=region.magnification,
-                seen=tuple(seen),
-                relevance=tuple(visit.score for _ in seen),
-                predicted=self.predict_from(
-                    seen, round=given.number, screened=False, last_round=False
-                ),
-            )
-        )
-        return self.steps[-1].model_dump(mode="json")
-
-    def _clip(self, visit: Proposed) -> Box:
-        """Clip a region to the slide."""
-        slide = self.scope.slide
-        left, top = max(0, round(visit.x)), max(0, round(visit.y))
-        right = min(slide.width, round(visit.x + visit.w))
-        bottom = min(slide.height, round(visit.y + visit.h))
-        return Box(x=left, y=top, width=max(1, right - left), height=max(1, bottom - top))
-
-    def summarize(self, _: Nothing) -> dict[str, Any]:
-        """Answer from all descriptions so far.
-
-        Only the summary may conclude absence, since the guide ranked the slide.
-        """
-        self.prediction = Prediction(answer=None, thinking_steps=NOWHERE)
-        if self.seen:
-            self.prediction = self.predict_from(
-                self.seen, round=len(self.steps) + 1, screened=True, last_round=True
-            )
-        return self.prediction.model_dump(mode="json")
-
-    def tools(self) -> tuple[Tool[Any], ...]:
-        """Return the tools in the form that the loop calls."""
-        return (
-            Tool("impression", "Look at the thumbnail.", Nothing, self.impression),
-            Tool("route", "Choose a behavior of the bank.", Nothing, self.route),
-            Tool("propose", "Regions of the behavior.", Propose, self.propose),
-            Tool("look", "Describe a region and draw conclusions from it.", Number, self.look),
-            Tool("summarize", "Answer from everything that was seen.", Nothing, self.summarize),
-        )
-
-    def finish(self) -> Reading:
-        """Build the complete reading, which begins with the thumbnail."""
-        assert self.impressed is not None
-        assert self.routed is not None
-        first = Step(
-            round=0,
-            action="look",
-            looked_for=self.question.text,
-            magnification=self.impressed.region.magnification,
-            seen=(self.impressed,),
-            relevance=(1.0,),
-            why_next=one_line(
-                f"{self.routed.behavior}: {self.routed.why};"
-                f" {count_noun(len(self.visits), 'region')}"
-            )[:1000],
-        )
-        guidance = Guidance(
-            guide=self.guide.name, behavior=self.routed.behavior, why=self.routed.why,
-            options=self.options, visits=tuple(visit for _, visit in self.visits),
-        )  # fmt: skip
-        preface = f"Regions were proposed by {self.guide.name}: they are places to look at, not"
-        return self.reading(
-            (first, *self.steps), self.scope.options, guidance, f"{preface} findings."
-        )
-
-
-def moves(session: O3Session) -> Generator[Use, Any, Reading]:
-    """Yield the moves: thumbnail, router, behavior, regions one by one, and summary."""
-    nothing = Nothing()
-    yield Use("impression", nothing)
-    yield Use("route", nothing)
-    assert session.routed is not None
-    yield Use("propose", Propose(behavior=session.routed.behavior))
-    for number in range(1, len(session.visits) + 1):
-        yield Use("look", Number(number=number))
-    yield Use("summarize", nothing)
-    return session.finish()
-
-
 def o3_scope(slide: Slide) -> Scope:
     """Open a scope for Pathologist-o3, whose first magnification is the thumbnail's."""
     shrink = max(1.0, max(slide.width, slide.height) / THUMBNAIL_PX)
@@ -272,30 +96,80 @@ def o3_scope(slide: Slide) -> Scope:
 
 
 def read_guided(
-    scope: Scope,
-    eyes: Eyes,
-    guide: Guide,
-    question: Question,
-    options: O3Options,
-    *,
-    trace: Trace | None = None,
-) -> Reading:
-    """Answer a question about a slide (`o3_scope`) from regions that a guide proposes.
+    scope: Scope, eyes: Eyes, guide: Guide, question: Question, *, behavior: str | None = None,
+    most: int | None = None,
+) -> Reading:  # fmt: skip
+    """Answer a question about a slide (`o3_scope`) from at most `most` regions of a guide.
 
     Raises
     ------
     InputError
         If the guide does not have the requested behavior.
     FaultError
-        If the model's replies remain unusable, or a limit is reached.
+        If a model's replies remain unusable.
     """
-    if options.behavior is not None and options.behavior not in guide.behaviors:
+    if behavior is not None and behavior not in guide.behaviors:
         raise InputError(
-            f'unknown behavior "{options.behavior[:80]}"; available: ' + "; ".join(guide.behaviors)
+            f'unknown behavior "{behavior[:80]}"; available: ' + "; ".join(guide.behaviors)
         )
-    session = O3Session(scope, eyes, guide, question, options)
-    given = Given(
-        slide=scope.slide.name, question=question, eyes=eyes.name, guide=guide.name,
-        options=options,
-    )  # fmt: skip
-    return session.read(AGENT, given, moves(session), (options.most or 200) + 10, trace)
+    task, slide = Inquiry(scope, eyes, question), scope.slide
+    whole = Box(x=0, y=0, width=slide.width, height=slide.height)
+    thumbnail = scope.region(whole, scope.options.magnification, "thumbnail")
+    impression = eyes.perceptor.describe(scope, thumbnail, question)
+    routed = _route(eyes, guide, question, impression, behavior)
+    visits = [
+        visit
+        for visit in guide.predict(slide, routed.behavior, most)
+        if 0 <= visit.x + visit.w / 2 < slide.width and 0 <= visit.y + visit.h / 2 < slide.height
+    ]
+    why = f"{routed.behavior}: {routed.why}; {count_noun(len(visits), 'region')}"
+    steps = [
+        Step(round=0, action="look", looked_for=question.text, seen=(impression,), relevance=(1.0,),
+             magnification=scope.options.magnification, why_next=one_line(why)[:1000])
+    ]  # fmt: skip
+    for number, visit in enumerate(visits, 1):
+        steps.append(_look(task, visit, number, routed.behavior))
+    answer = Prediction(answer=None, thinking_steps=NOWHERE)
+    if visits:  # only the summary may conclude absence, since the guide ranked the slide
+        seen = [view for step in steps[1:] for view in step.seen]
+        answer = task.predict(task.state(seen, len(steps), screened=True, last=True))
+    guidance = Guidance(
+        guide=guide.name, behavior=routed.behavior, why=routed.why, visits=tuple(visits)
+    )
+    preface = f"Regions were proposed by {guide.name}: they are places to look at, not findings."
+    return task.reading(steps, answer, scope.options, guidance, preface)
+
+
+def _route(
+    eyes: Eyes, guide: Guide, question: Question, impression: Described, behavior: str | None
+) -> Routed:
+    """Choose a behavior from the bank for the task."""
+    if behavior is not None:
+        return Routed(behavior=behavior, why="it was requested")
+    if eyes.reasoner is None or len(guide.behaviors) == 1:
+        return Routed(behavior=guide.behaviors[0], why="it is the bank's first")
+    given = Routing(question=question.text, impression=impression.text, behaviors=guide.behaviors)
+    return eyes.reasoner.ask(ROUTER, given).output
+
+
+def _look(task: Inquiry, visit: Proposed, number: int, behavior: str) -> Step:
+    """Describe a region at higher power, and reason about it."""
+    scope = task.scope
+    left, top = max(0, round(visit.x)), max(0, round(visit.y))
+    right = min(scope.slide.width, round(visit.x + visit.w))
+    bottom = min(scope.slide.height, round(visit.y + visit.h))
+    box = Box(x=left, y=top, width=max(1, right - left), height=max(1, bottom - top))
+    region = scope.region(box, POWER, f"r{number}")
+    parts: Sequence[Region] = (region,)
+    if task.eyes.reasoner is None:
+        parts = scope.divide(region, region.magnification) or (region,)
+    seen = tuple(map(task.describe, parts))
+    return Step(
+        round=number,
+        action="zoom",
+        looked_for=behavior[:1000],
+        magnification=region.magnification,
+        seen=seen,
+        relevance=(visit.score,) * len(seen),
+        predicted=task.predict(task.state(seen, number, screened=False, last=False)),
+    )

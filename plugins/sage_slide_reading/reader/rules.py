@@ -15,7 +15,6 @@ from sage_slide_reading.reader.computed import (
     NUCLEI_FROM,
     SIGNS,
     Sign,
-    describe_finding,
 )
 from sage_slide_reading.reader.concepts import (
     NEGATIVE,
@@ -35,7 +34,6 @@ from sage_slide_reading.reader.scope import ONE_UM, Scope
 from sage_slide_reading.reader.types import (
     NO_ANSWER,
     UNITS,
-    AtOnce,
     Box,
     Described,
     Missing,
@@ -193,15 +191,6 @@ class RulesExecutor:
             )
         )
 
-    def at_once(self, scope: Scope, state: State) -> AtOnce:
-        """Predict, reflect, and name missing information; rules lose nothing in a single call."""
-        prediction = self.predict(scope, state)
-        return AtOnce(
-            prediction=prediction,
-            reflection=self.reflect(scope, state, prediction),
-            missing=self.missing(scope, state),
-        )
-
 
 def _abstain(why: str) -> Prediction:
     return Prediction(answer=None, thinking_steps=f"Abstains: {why}.")
@@ -240,7 +229,7 @@ def _describe_region(seen: Described, sign: Sign) -> str:
     if seen.edited:
         return f"{seen.region.id}: a person wrote: {seen.text[:120]}"
     found = next(f for f in seen.findings if f.name == sign.finding)
-    return f"{seen.region.id} at {seen.region.magnification:.3g}x: {describe_finding(found)}"
+    return f"{seen.region.id} at {seen.region.magnification:.3g}x: {found.describe()}"
 
 
 def _list_regions(seen: Sequence[Described], sign: Sign) -> str:
@@ -432,7 +421,7 @@ def _how_much(case: _Case) -> Prediction:
         return _abstain("the options are not quantities that these eyes measure")
     low, middle, high = np.percentile(values, (10, 50, 90))
     answer = (
-        f"{name.replace('_', ' ')}: median {middle:.3g} {UNITS[name]}"
+        f"{name.replace('_', ' ')}: median {middle:.3g} {UNITS[name][0]}"
         f" (10th to 90th percentile {low:.3g} to {high:.3g}) over {len(values)} regions"
     )
     why = "The regions are those most relevant to the question, not a random sample."

@@ -6,18 +6,24 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from mcp_servers.context import ToolContext
 from mcp_servers.describe import check_card
 from mcp_servers.pathology.common import SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.spec import ATTRIBUTE, InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
-from sage_slide_reading.reader.types import Box, Options, Question, make_question
+from sage_slide_reading.reader.types import (
+    Box,
+    Described,
+    Options,
+    Proposed,
+    Question,
+    make_question,
+)
 
 if TYPE_CHECKING:
     from mcp_servers.slides.slide import Slide
-    from sage.core.llm.trace import Trace
     from sage_slide_reading.reader.types import Reading
 
 ANSWERS = "answers.json"
@@ -41,20 +47,6 @@ class ReadSlideInput(SlideInput):
     rounds: int = Field(default=5, ge=1, le=20, description="Maximum number of rounds")
 
 
-class RegionRead(BaseModel):
-    """An inspected region; x, y, width, height in level-0 pixels."""
-
-    id: str
-    round: int
-    magnification: float
-    x: int
-    y: int
-    width: int
-    height: int
-    seen: str
-    answer_rests_on_it: bool
-
-
 class ReadSlideResult(SlideResult):
     """The answer, its basis, and the reading's files."""
 
@@ -62,21 +54,19 @@ class ReadSlideResult(SlideResult):
     reasoning: str
     statement: str = Field(description="What the eyes are, and their limits")
     rounds: int
-    regions: list[RegionRead] = Field(description="The last 60 of the inspected regions")
+    regions: list[Described] = Field(description="The last 60 of the inspected regions")
+    rests_on: list[str] = Field(description="IDs of the regions on which the answer is based")
     high_power_share: float = Field(
         description="Share of the tissue read at a finer magnification than the first round, 0 to 1"
     )
     reading: OutputName
-    steps: OutputName = Field(description="JSON lines, one per round")
-    trace: OutputName = Field(description="Every move, for replay")
-    geojson: OutputName = Field(description="Regions and path, for QuPath and the slides page")
-    conversation: OutputName
+    geojson: OutputName = Field(description="Regions, for QuPath and the slides page")
 
 
 @tool(
     "read_slide",
     "reading",
-    "1.4.0",
+    "2.0.0",
     "Answer a question about a slide by looking at it: low power, reflection, closer look.",
     resources=Resources(cpu=1, memory_mb=1024, seconds_per_item=20.0),
     validity=Validity(
@@ -105,9 +95,8 @@ class ReadSlideResult(SlideResult):
 def read_slide_tool(given: ReadSlideInput, context: ToolContext) -> ReadSlideResult:
     """Answer a question about a slide."""
     from mcp_servers.pathology.nuclei_net.model import shipped_network
-    from sage.core.llm.trace import Trace
     from sage_slide_reading.reader.computed import NETWORK_MPP, NUCLEI_FROM
-    from sage_slide_reading.reader.export import navigating, write_reading
+    from sage_slide_reading.reader.export import moving_view, write_reading
     from sage_slide_reading.reader.scope import ONE_UM
 
     slide = open_slide(given, context)
@@ -117,24 +106,11 @@ def read_slide_tool(given: ReadSlideInput, context: ToolContext) -> ReadSlideRes
     question = make_question(given.question, given.answers, given.places)
     folder = f"{slide.name}.reading"
     place = context.output(folder)
-    trace = place / "trace.jsonl"
-    with navigating(place, f"read_slide, asked: {given.question[:80]}"):
-        trace.unlink(missing_ok=True)
-        reading = _read(slide, question, options, context, Trace(trace))
+    with moving_view(place):
+        reading = _read(slide, question, options, context)
         names = write_reading(reading, place)
-    regions = [
-        RegionRead(
-            id=seen.region.id,
-            round=step.round,
-            magnification=seen.region.magnification,
-            **seen.region.box.model_dump(),
-            seen=seen.text,
-            answer_rests_on_it=seen.region.id in reading.rests_on,
-        )
-        for step in reading.steps
-        for seen in step.seen
-    ]
-    finest = max((seen.magnification for seen in regions), default=0.0)
+    regions = [seen for step in reading.steps for seen in step.seen]
+    finest = max((seen.region.magnification for seen in regions), default=0.0)
     learned = finest >= max(NUCLEI_FROM, ONE_UM / NETWORK_MPP) and shipped_network() is not None
     return ReadSlideResult(
         **of_slide(slide),
@@ -144,24 +120,21 @@ def read_slide_tool(given: ReadSlideInput, context: ToolContext) -> ReadSlideRes
         reasoning=reading.reasoning,
         statement=reading.statement,
         rounds=reading.rounds,
-        regions=regions[-60:],
+        regions=[seen.model_copy(update={"findings": ()}) for seen in regions[-60:]],
+        rests_on=list(reading.rests_on),
         high_power_share=reading.read.high_power_share,
-        trace=f"{folder}/trace.jsonl",
         **{kind: f"{folder}/{name}" for kind, name in names.items()},
     )
 
 
-def _read(
-    slide: Slide, question: Question, options: Options, context: ToolContext,
-    trace: Trace | None = None,
-) -> Reading:  # fmt: skip
+def _read(slide: Slide, question: Question, options: Options, context: ToolContext) -> Reading:
     from sage_slide_reading.reader.algorithm import read_slide
     from sage_slide_reading.reader.eyes import computed_eyes
     from sage_slide_reading.reader.scope import Scope
 
     scope = Scope(slide, options)
     scope.watch = lambda _: context.check_cancelled()
-    return read_slide(scope, computed_eyes(), question, options, trace=trace)
+    return read_slide(scope, computed_eyes(), question, options)
 
 
 SPEC = getattr(read_slide_tool, ATTRIBUTE)
@@ -176,15 +149,6 @@ class ReadFindingsInput(SlideInput):
         description="Questions in plain words, each about a different concept",
     )
     patch_px: int = Field(default=256, ge=64, le=2048, description="Side of a patch, in pixels")
-
-
-class Answered(BaseModel):
-    """The answer to a question about a slide."""
-
-    question: str
-    answer: str | None = Field(description="None if the eyes abstain; the reasoning explains why")
-    reasoning: str
-    regions: int
 
 
 class ReadFindingsResult(SlideResult):
@@ -259,16 +223,12 @@ def read_findings(given: ReadFindingsInput, context: ToolContext) -> ReadFinding
     for name in names:
         context.output(f"maps/{name}")
     answers = [
-        Answered(
-            question=reading.question.text,
-            answer=reading.answer,
-            reasoning=reading.reasoning,
-            regions=len(reading.regions()),
-        )
+        {"question": reading.question.text, "answer": reading.answer,
+         "reasoning": reading.reasoning, "regions": len(reading.regions())}
         for reading in readings
-    ]
+    ]  # fmt: skip
     with context.writing(ANSWERS) as path:
-        write_json(path, [answer.model_dump(mode="json") for answer in answers])
+        write_json(path, answers)
     return ReadFindingsResult(
         **of_slide(slide),
         warnings=[*slide.warnings, *outside],
@@ -276,8 +236,8 @@ def read_findings(given: ReadFindingsInput, context: ToolContext) -> ReadFinding
         maps=f"maps/{MANIFEST}",
         files=[f"maps/{name}" for name in names],
         answers=ANSWERS,
-        abstained=sum(answer.answer is None for answer in answers),
-        regions=sum(answer.regions for answer in answers),
+        abstained=sum(reading.answer is None for reading in readings),
+        regions=sum(len(reading.regions()) for reading in readings),
         high_power_share=max(reading.read.high_power_share for reading in readings),
     )
 
@@ -302,24 +262,12 @@ class PredictRegionsInput(SlideInput):
     )
 
 
-class RegionProposed(BaseModel):
-    """A proposed region in level-0 pixels; it may extend beyond the slide."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    score: float = Field(description="0 to 1, for ranking; not a probability of disease")
-    magnification: float = Field(description="Standard magnification: 5 is 5x")
-    order: float = Field(description="From 0 (looked at first) to 1 (last)")
-
-
 class PredictRegionsResult(SlideResult):
     """Proposed regions, best first."""
 
     behavior: str
     behaviors: list[str] = Field(description="All tasks of the model")
-    regions: list[RegionProposed]
+    regions: list[Proposed]
     use: str = Field(description="What the model is, and its limits")
     trained_on: str
     geojson: OutputName
@@ -328,7 +276,7 @@ class PredictRegionsResult(SlideResult):
 @tool(
     "predict_regions",
     "reading",
-    "1.0.0",
+    "2.0.0",
     "Propose where a reader of recorded sessions would look on a slide: boxes, scores, "
     "magnifications.",
     resources=Resources(cpu=1, memory_mb=1024, seconds_per_item=3.0),
@@ -367,12 +315,8 @@ def predict_regions_tool(given: PredictRegionsInput, context: ToolContext) -> Pr
         warnings=list(slide.warnings),
         behavior=model.behaviors[place],
         behaviors=list(model.behaviors),
-        regions=[
-            RegionProposed(x=r.x, y=r.y, width=r.w, height=r.h, score=r.score,
-                           magnification=r.bin, order=r.order)
-            for r in regions
-        ],
+        regions=regions,
         use=model.card.use,
         trained_on=model.card.training_data,
         geojson=name,
-    )  # fmt: skip
+    )

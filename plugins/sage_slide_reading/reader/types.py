@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
+import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from agents.core.base import View
+from mcp_servers.slides.geometry import Polygon
 from sage.core.errors import InputError, explain_validation
+from sage.core.printable import count_noun
 
 Words = Annotated[str, Field(max_length=2000)]
 Yes = Literal["Yes", "No"]
@@ -19,21 +21,26 @@ FindingName = Literal[
     "epithelial_share", "mitosis_like", "necrosis_share", "stroma_share", "gland_share",
     "tumor_share", "edge_distance",
 ]  # fmt: skip
-UNITS: dict[str, str] = {
-    "cellularity": "nuclei/mm²",
-    "lymphoid_share": "of nuclei",
-    "lymphoid_density": "lymphocyte-like nuclei/mm²",
-    "nuclear_area": "µm² (median)",
-    "pleomorphism": "robust CV of nuclear area",
-    "epithelial_share": "of nuclei",
-    "mitosis_like": "figures",
-    "necrosis_share": "of tissue",
-    "stroma_share": "of tissue",
-    "gland_share": "of tissue",
-    "tumor_share": "of tissue",
-    "edge_distance": "µm to the tissue's edge",
+UNITS: dict[FindingName, tuple[str, str]] = {
+    "cellularity": ("nuclei/mm²", "1/mm²"),
+    "lymphoid_share": ("of nuclei", "1"),
+    "lymphoid_density": ("lymphocyte-like nuclei/mm²", "1/mm²"),
+    "nuclear_area": ("µm² (median)", "µm²"),
+    "pleomorphism": ("robust CV of nuclear area", "1"),
+    "epithelial_share": ("of nuclei", "1"),
+    "mitosis_like": ("figures", "1"),
+    "necrosis_share": ("of tissue", "1"),
+    "stroma_share": ("of tissue", "1"),
+    "gland_share": ("of tissue", "1"),
+    "tumor_share": ("of tissue", "1"),
+    "edge_distance": ("µm to the tissue's edge", "µm"),
 }
-SHARES = frozenset(name for name, unit in UNITS.items() if unit.startswith("of "))
+"""Unit of each finding in words, and as the unit of a column."""
+
+
+def rectangle(x: float, y: float, width: float, height: float) -> Polygon:
+    """Return a rectangle with its upper left corner at (x, y)."""
+    return Polygon(np.array([[x, y], [x + width, y], [x + width, y + height], [x, y + height]]))
 
 
 class Box(View):
@@ -92,6 +99,18 @@ class Finding(View):
     value: float
     unit: str
     points: tuple[tuple[float, float], ...] = ()
+
+    def describe(self) -> str:
+        """Describe the finding by name, value, and unit."""
+        name = self.name.replace("_", " ")
+        if self.unit.startswith("of "):
+            return f"{name} {self.value:.0%} {self.unit}"
+        if self.name == "mitosis_like":
+            return count_noun(round(self.value), "mitosis-like figure")
+        if self.name == "edge_distance" and self.value < 0:
+            return "no tumor-like tissue to measure the distance to the edge"
+        figure = f"{self.value:,.0f}" if self.value >= 1000 else f"{self.value:.3g}"
+        return f"{name} {figure} {self.unit}"
 
 
 class Described(View):
@@ -241,19 +260,11 @@ class State(View):
     last_round: bool
 
 
-class AtOnce(View):
-    """Answer, sufficiency and gap in one reply, for the ablation without multi-step reasoning."""
-
-    prediction: Prediction
-    reflection: Reflection
-    missing: MissingInfo
-
-
 NO_ANSWER = Reflection(sufficient="No", reason="there is no answer yet")
 
 
 class Options(View):
-    """Algorithm 1's parameters, with the paper's values as defaults, and its ablations."""
+    """Algorithm 1's parameters, with the paper's values as defaults."""
 
     rounds: int = Field(default=5, ge=1, le=20, description="Maximum number of rounds T")
     first_share: float = Field(default=0.10, gt=0, le=1, description="k1 = ceil(0.1 N)")
@@ -266,14 +277,9 @@ class Options(View):
         default=5, ge=0, description="Number of patches described with knowledge of the question"
     )
     finest_um: float = Field(default=120.0, ge=20, description="Minimum width of a finer patch")
-    random_navigator: bool = False
-    single_step: bool = Field(default=False, description="Answer, sufficiency and gap in one reply")
-    no_reflection: bool = Field(default=False, description="Never judge the evidence sufficient")
-    look_once: bool = Field(default=False, description="Answer from the first selection only")
-    seed: int = Field(default=0, ge=0, lt=2**32, description="Seed of the random navigator")
 
 
-Action = Literal["look", "zoom", "explore", "conclude", "stop"]
+Action = Literal["look", "zoom", "explore"]
 
 
 class Step(View):
@@ -292,28 +298,6 @@ class Step(View):
     interventions: tuple[Words, ...] = ()
 
 
-class O3Options(View):
-    """Pathologist-o3 options: number of regions, order, and magnification."""
-
-    most: int | None = Field(
-        default=None,
-        ge=1,
-        le=200,
-        description="Maximum number of regions; default: as many as readers visit",
-    )
-    order: Literal["forward", "reverse", "random"] = "forward"
-    magnification: float | None = Field(
-        default=20.0,
-        gt=0,
-        le=80,
-        description="Magnification of the regions; native if that is lower",
-    )
-    behavior: str | None = Field(
-        default=None, max_length=500, description="Behavior to use; default: chosen by the router"
-    )
-    seed: int = Field(default=0, ge=0, lt=2**32, description="Seed of the random order")
-
-
 class Proposed(View):
     """A region that a guide proposes, in level-0 pixels; it may extend beyond the slide."""
 
@@ -321,7 +305,7 @@ class Proposed(View):
     y: float
     w: float = Field(gt=0)
     h: float = Field(gt=0)
-    score: float
+    score: float = Field(description="0 to 1, for ranking; not a probability of disease")
     bin: float = Field(gt=0, description="Standard magnification: 5 is 5x")
     order: float = Field(default=0.0, description="From 0, the first look, to 1, the last")
 
@@ -332,7 +316,6 @@ class Guidance(View):
     guide: str
     behavior: str
     why: Words
-    options: O3Options
     visits: tuple[Proposed, ...]
 
 
@@ -375,7 +358,3 @@ class Reading(View):
     def regions(self) -> dict[str, Described]:
         """Last description of each described region, by region."""
         return {seen.region.id: seen for step in self.steps for seen in step.seen}
-
-    def digest(self) -> str:
-        """SHA-256 of the reading's content."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()

@@ -5,21 +5,18 @@ two disagree on the following:
 
 - IoU above which actions are merged: "0.8" in 4.2, "e.g. 0.5-0.8" in A.1.5. Here it is
   0.8.
-- Bins: the nearest standard objective to the view's magnification in 4.2 ("a 12x view
-  becomes a <10x-inspect>"), or one of two box sizes by area, with the bin reset to match,
-  in A.1.7. The latter is the default; `bin_by="magnification"` selects the former.
+- Bins: the nearest standard objective to the view's magnification in 4.2, or one of two box
+  sizes by area, with the bin reset to match, in A.1.7. Here it is the latter.
 - Peeks appear only in 4.2, as the central 1024 x 1024 pixels at native power. They go
   through every step, but keep their size and the objective nearest to the slide's native
   power.
-
-Choices that the paper leaves open are settings too, and are described as such.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -32,62 +29,21 @@ from sage_slide_reading.reader.types import Proposed
 from sage_slide_reading.sessions.format import Coordinate, Session, SessionHeader, Side, ViewEvent
 
 ActionKind = Literal["stay", "pan", "peek"]
-STAGES = ("stay, pan and peek", "remove big", "merge", "find include", "normalize")
-"""Names of the processing steps, as in the columns of the paper's figure S1."""
-Share = Annotated[float, Field(gt=0, le=1)]
-Seconds = Annotated[float, Field(gt=0, le=3600)]
 MOST_ACTIONS = 4000
 """Maximum number of actions in a session before merging, since every pair is compared."""
-
-
-class ActionSettings(Strict):
-    """All thresholds, with the paper's defaults."""
-
-    stay_s: Seconds = Field(default=1.0, description="A view held at least this long is a stay")
-    pan_s: Seconds = Field(default=2.0, description="Panning for at least this long is a pan")
-    peek_px: int = Field(
-        default=1024, ge=16, le=16384, description="Side of a peek, in level-0 pixels"
-    )
-    widest: Share = Field(
-        default=0.4, description="Wider boxes are removed, as a share of the slide's height"
-    )
-    merge_iou: Share = Field(
-        default=0.8, description="Boxes that overlap by more than this are merged"
-    )
-    contained: Share = Field(
-        default=0.9,
-        description="A box that contains more than this share of a smaller box is removed",
-    )
-    divisors: tuple[float, float] = Field(
-        default=(5.0, 10.0),
-        description="Sides of the 5x and the 10x box, as divisors of the slide's height (10 for "
-        "10x is by analogy: the paper gives 5 for 5x)",
-    )
-    bin_by: Literal["area", "magnification"] = Field(
-        default="area",
-        description="Whether the bin depends on the box's area (A.1.7) or the view's power (4.2)",
-    )
-    objectives: tuple[float, ...] = Field(
-        default=(2.5, 5.0, 10.0, 20.0, 40.0), min_length=1,
-        description="Standard magnifications, for peeks and bin_by magnification (not in the "
-                    "paper)",
-    )  # fmt: skip
-    still: float = Field(
-        default=0.01, ge=0, le=0.5,
-        description="Views that differ by less than this share of their width count as one (not "
-                    "in the paper)",
-    )  # fmt: skip
-    peek_zoom_s: Seconds = Field(
-        default=2.0, description="A zoom within this time is rapid (not in the paper)"
-    )
-    peek_from: Share = Field(
-        default=0.5,
-        description="It starts at or below this share of the native power (not in the paper)",
-    )
-    native_share: Share = Field(
-        default=0.95,
-        description="Share from which native power counts as reached (not in the paper)",
-    )
+STAY_S, PAN_S = 1.0, 2.0
+"""Least duration of a view that is a stay, and of panning that is a pan."""
+PEEK_PX = 1024
+WIDEST = 0.4
+"""Width of a box, in slide heights, above which it is an overview."""
+MERGE_IOU, CONTAINED = 0.8, 0.9
+SIZES = {5.0: 5.0, 10.0: 10.0}
+"""Slide heights per side of a box, by bin (10 for 10x is by analogy: the paper gives 5 for 5x)."""
+OBJECTIVES = (2.5, 5.0, 10.0, 20.0, 40.0)
+STILL = 0.01
+"""Share of a view's width below which another view is the same (not in the paper)."""
+PEEK_ZOOM_S, PEEK_FROM, NATIVE_SHARE = 2.0, 0.5, 0.95
+"""A rapid zoom: its time, and its start and end as shares of native power (not in the paper)."""
 
 
 class Action(Strict):
@@ -124,7 +80,7 @@ class Action(Strict):
         return self.x + self.w / 2, self.y + self.h / 2
 
 
-def actions_of(session: Session, settings: ActionSettings | None = None) -> list[Action]:
+def actions_of(session: Session) -> list[Action]:
     """Return a session's normalized actions, sorted by start.
 
     Raises
@@ -132,26 +88,16 @@ def actions_of(session: Session, settings: ActionSettings | None = None) -> list
     InputError
         If there are too many to compare.
     """
-    return stages_of(session, settings or ActionSettings())[-1]
-
-
-def stages_of(session: Session, settings: ActionSettings) -> list[list[Action]]:
-    """Return the actions after each of the five steps (`STAGES`)."""
-    header = session.header
-    first = segment(session, settings)
-    small = remove_overviews(first, header.height, settings.widest)
-    merged = merge_similar(small, settings.merge_iou)
-    pruned = prune_containing(merged, settings.contained)
-    normal = [
-        normalized for action in pruned if (normalized := normalize(action, header, settings))
-    ]
-    return [first, small, merged, pruned, normal]
+    small = remove_overviews(segment(session), session.header.height)
+    pruned = prune_containing(merge_similar(small))
+    normal = (normalize(action, session.header) for action in pruned)
+    return [action for action in normal if action is not None]
 
 
 # -- step 1: segmentation ---------------------------------------------------------------------
 
 
-def segment(session: Session, settings: ActionSettings) -> list[Action]:
+def segment(session: Session) -> list[Action]:
     """Find stays, pans, and peeks, sorted by start (A.1.3; peeks: 4.2).
 
     A view lasts until the next event; nothing is viewed after `close`. A pan is a run of
@@ -161,57 +107,47 @@ def segment(session: Session, settings: ActionSettings) -> list[Action]:
     found: list[Action] = []
 
     def add(kind: ActionKind, box: Sequence[float], start: float, end: float, power: float) -> None:
-        bin_ = nearest(power, settings.objectives)
+        x, y, w, h = box
         found.append(
-            Action(
-                kind=kind,
-                x=box[0],
-                y=box[1],
-                w=box[2],
-                h=box[3],
-                start_s=start,
-                end_s=end,
-                magnification=power,
-                bin=bin_,
-                command=command_of(kind, bin_),
-            )
-        )
+            Action(kind=kind, x=x, y=y, w=w, h=h, start_s=start, end_s=end, magnification=power,
+                   bin=nearest(power), command=command_of(kind, nearest(power)))
+        )  # fmt: skip
 
-    runs = views_of(events, settings.still)
+    runs = views_of(events)
     for first, past in runs:
         event = events[first]
         end = events[past].t if past < len(events) else events[-1].t
-        if end - event.t >= settings.stay_s:
+        if end - event.t >= STAY_S:
             add("stay", (event.x, event.y, event.w, event.h), event.t, end, event.magnification)
-    for pan in _pans(events, runs, settings.stay_s):
+    for pan in _pans(events, runs):
         start, end = pan[0].t, pan[-1].t
-        if end - start >= settings.pan_s:
+        if end - start >= PAN_S:
             add("pan", around(pan), start, end, pan[0].magnification)
-    for number in _arrivals(events, session.header.native, settings):
+    for number in _arrivals(events, session.header.native):
         event = events[number]
         end = events[number + 1].t if number + 1 < len(events) else event.t
-        x, y, side = event.x + event.w / 2, event.y + event.h / 2, float(settings.peek_px)
+        x, y, side = event.x + event.w / 2, event.y + event.h / 2, float(PEEK_PX)
         add("peek", (x - side / 2, y - side / 2, side, side), event.t, end, event.magnification)
     if len(found) > MOST_ACTIONS:
         raise InputError(
             f"the session for {session.header.slide} has {len(found)} actions, more than "
-            f"{MOST_ACTIONS}; split it, or increase stay_s and pan_s"
+            f"{MOST_ACTIONS}; split it"
         )
     return sorted(found, key=_order)
 
 
-def views_of(events: Sequence[ViewEvent], still: float) -> list[tuple[int, int]]:
+def views_of(events: Sequence[ViewEvent]) -> list[tuple[int, int]]:
     """Return runs of events within the same view as (first, end); closed views yield none.
 
-    Every view in a run is within `still` of its width from the first, so that a slow drift is
+    Every view in a run is within `STILL` of its width from the first, so that a slow drift is
     not mistaken for a single view.
     """
     runs: list[tuple[int, int]] = []
     first: int | None = None
     for number, event in enumerate(events):
-        if first is not None and (event.kind in ("open", "close") or not _same(
-            events[first], event, still
-        )):  # fmt: skip
+        if first is not None and (
+            event.kind in ("open", "close") or not _same(events[first], event)
+        ):
             runs.append((first, number))
             first = None
         if first is None and event.kind != "close":
@@ -221,27 +157,17 @@ def views_of(events: Sequence[ViewEvent], still: float) -> list[tuple[int, int]]
     return runs
 
 
-def _same(first: ViewEvent, second: ViewEvent, still: float) -> bool:
-    near = still * first.w
-    return all(
-        abs(a - b) <= near
-        for a, b in (
-            (first.x, second.x),
-            (first.y, second.y),
-            (first.w, second.w),
-            (first.h, second.h),
-        )
-    )
+def _same(first: ViewEvent, second: ViewEvent) -> bool:
+    near = STILL * first.w
+    return all(abs(getattr(first, side) - getattr(second, side)) <= near for side in "xywh")
 
 
-def _pans(
-    events: Sequence[ViewEvent], runs: Sequence[tuple[int, int]], stay_s: float
-) -> list[list[ViewEvent]]:
+def _pans(events: Sequence[ViewEvent], runs: Sequence[tuple[int, int]]) -> list[list[ViewEvent]]:
     """Return runs of pan events, split at any other event and after a view that was a stay."""
     stays = {
         number
         for first, past in runs
-        if events[min(past, len(events) - 1)].t - events[first].t >= stay_s
+        if events[min(past, len(events) - 1)].t - events[first].t >= STAY_S
         for number in range(first, past)
     }
     found: list[list[ViewEvent]] = []
@@ -255,25 +181,23 @@ def _pans(
     return found
 
 
-def _arrivals(
-    events: Sequence[ViewEvent], native: float, settings: ActionSettings
-) -> list[int]:  # fmt: skip
+def _arrivals(events: Sequence[ViewEvent], native: float) -> list[int]:
     """Return events at which a rapid zoom reached native power, and events marked as peeks."""
-    reached = settings.native_share * native
+    reached = NATIVE_SHARE * native
     found: list[int] = []
     low_s = -math.inf  # the last time at which the power was low enough for a zoom to start
     for number, event in enumerate(events):
         before = events[number - 1] if number else None
         if event.kind in ("open", "close"):
             low_s = -math.inf
-        if before is not None and before.magnification <= settings.peek_from * native:
+        if before is not None and before.magnification <= PEEK_FROM * native:
             low_s = event.t if before.kind != "close" else -math.inf
         crossed = (
             event.kind == "zoom"
             and before is not None
             and before.kind != "close"
             and before.magnification < reached <= event.magnification
-            and event.t - low_s <= settings.peek_zoom_s
+            and event.t - low_s <= PEEK_ZOOM_S
         )
         if event.kind == "peek" or crossed:
             found.append(number)
@@ -283,13 +207,13 @@ def _arrivals(
 # -- steps 2 to 4: boxes ----------------------------------------------------------------------
 
 
-def remove_overviews(actions: Sequence[Action], height: int, widest: float) -> list[Action]:
+def remove_overviews(actions: Sequence[Action], height: int) -> list[Action]:
     """Remove actions whose box is wider than a fraction of the slide's height (A.1.4)."""
-    return [action for action in actions if action.w <= widest * height]
+    return [action for action in actions if action.w <= WIDEST * height]
 
 
-def merge_similar(actions: Sequence[Action], above: float) -> list[Action]:
-    """Merge pairs whose IoU exceeds `above` until there are none left (A.1.5).
+def merge_similar(actions: Sequence[Action]) -> list[Action]:
+    """Merge pairs whose IoU exceeds 0.8 until there are none left (A.1.5).
 
     In each pass, the first pair by start time is merged, so that the order of the list does
     not matter.
@@ -299,7 +223,7 @@ def merge_similar(actions: Sequence[Action], above: float) -> list[Action]:
     boxes = boxes_of(ordered)
     alike = np.zeros((len(left), len(left)), dtype=bool)
     for row in range(len(left)):
-        alike[row, row + 1 :] = ious(boxes[row], boxes[row + 1 :])[0] > above
+        alike[row, row + 1 :] = ious(boxes[row], boxes[row + 1 :])[0] > MERGE_IOU
     while alike.any():
         first, second = divmod(int(alike.argmax()), len(left))
         kept, gone = left[first], left[second]
@@ -308,7 +232,7 @@ def merge_similar(actions: Sequence[Action], above: float) -> list[Action]:
         left[first], left[second] = merged, None
         boxes[first] = boxes_of([merged])
         boxes[second] = np.nan  # missing box: overlaps nothing
-        near = ious(boxes[first], boxes)[0] > above
+        near = ious(boxes[first], boxes)[0] > MERGE_IOU
         alike[second], alike[:, second] = False, False
         alike[first, first + 1 :], alike[:first, first] = near[first + 1 :], near[:first]
     return sorted((action for action in left if action is not None), key=_order)
@@ -327,21 +251,21 @@ def merge_two(first: Action, second: Action) -> Action:
     return longer.model_copy(update={"x": x, "y": y, "w": w, "h": h, **span})
 
 
-def prune_containing(actions: Sequence[Action], share: float) -> list[Action]:
-    """Remove larger boxes that contain more than a fraction `share` of a smaller box (A.1.6)."""
+def prune_containing(actions: Sequence[Action]) -> list[Action]:
+    """Remove larger boxes that contain more than 90% of a smaller box (A.1.6)."""
     boxes = boxes_of(actions)
     areas = np.prod(boxes[:, 2:], axis=1)
     return [
         action
         for action, box, area in zip(actions, boxes, areas, strict=True)
-        if not ((areas < area) & (overlaps(box, boxes)[0] > share * areas)).any()
+        if not ((areas < area) & (overlaps(box, boxes)[0] > CONTAINED * areas)).any()
     ]
 
 
 # -- step 5: normalization --------------------------------------------------------------------
 
 
-def normalize(action: Action, header: SessionHeader, settings: ActionSettings) -> Action | None:
+def normalize(action: Action, header: SessionHeader) -> Action | None:
     """Fit an action into a standard-size box around its center (A.1.7), or return None.
 
     The size with the nearest side by ratio is used. A box that would extend beyond the slide
@@ -350,12 +274,11 @@ def normalize(action: Action, header: SessionHeader, settings: ActionSettings) -
     x, y = action.center
     if not (0 <= x <= header.width and 0 <= y <= header.height):
         return None
-    sides = [header.height / divisor for divisor in settings.divisors]
-    near = min(range(2), key=lambda k: abs(math.log(math.sqrt(action.area) / sides[k])))
-    side = float(settings.peek_px) if action.kind == "peek" else sides[near]
-    bin_ = nearest(action.magnification, settings.objectives)
-    if action.kind != "peek" and settings.bin_by == "area":
-        bin_ = (5.0, 10.0)[near]
+    side, bin_ = float(PEEK_PX), nearest(action.magnification)
+    if action.kind != "peek":
+        sides = {bin_: header.height / divisor for bin_, divisor in SIZES.items()}
+        bin_ = min(sides, key=lambda k: abs(math.log(math.sqrt(action.area) / sides[k])))
+        side = sides[bin_]
     w, h = min(side, header.width), min(side, header.height)
     placed = {
         "x": min(max(0.0, x - w / 2), header.width - w),
@@ -365,9 +288,9 @@ def normalize(action: Action, header: SessionHeader, settings: ActionSettings) -
     return action.model_copy(update={"w": w, "h": h, **placed, **named})
 
 
-def nearest(magnification: float, objectives: Sequence[float]) -> float:
+def nearest(magnification: float) -> float:
     """Return the nearest objective by ratio, or the lower of two that are equally near."""
-    return min(objectives, key=lambda power: (abs(math.log(magnification / power)), power))
+    return min(OBJECTIVES, key=lambda power: (abs(math.log(magnification / power)), power))
 
 
 def command_of(kind: ActionKind, bin_: float) -> str:

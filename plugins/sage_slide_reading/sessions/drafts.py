@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field, ValidationError
 
 from sage.core import clock
 from sage.core.errors import InputError, explain_validation
-from sage.core.files import append_line, write_text
+from sage.core.files import append_line
 from sage.core.models import Strict, read_model
 from sage.core.printable import one_line
-from sage_slide_reading.sessions.actions import Action, ActionSettings
+from sage_slide_reading.sessions.actions import Action
 from sage_slide_reading.sessions.format import SUFFIX, Moment, Person, SessionHeader
 
 CYTOLOGY_PX = 1024
@@ -61,25 +61,19 @@ class Rationale(Strict):
 
 
 class Round(Strict):
-    """An action with its drafted rationale.
-
-    `navigation_s` is the reader's time from the end of the previous action to the start of
-    this action.
-    """
+    """An action with its drafted rationale."""
 
     action: Action
     rationale: Rationale
-    navigation_s: float = Field(ge=0, allow_inf_nan=False)
 
 
 class Drafts(Strict):
     """The rounds in a session, and the author of the drafts."""
 
     format: Literal["sage-drafts"] = "sage-drafts"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     session: str = Field(max_length=255, description="File name of the session")
     header: SessionHeader
-    settings: ActionSettings
     drafted_by: Literal["model", "none"]
     model: str | None = Field(default=None, max_length=200)
     statement: str = Field(max_length=1000, description="Who or what drafted them, and the limits")
@@ -92,9 +86,9 @@ class Drafts(Strict):
 
 
 class Decision(Strict):
-    """A reviewer's decision about a round, and the effort from its display to the decision.
+    """A reviewer's decision about a round.
 
-    `seconds`, `clicks` and `keys` are null if the review was not timed.
+    `seconds` is the time from the round's display to the decision; null if it was not timed.
     """
 
     drafts: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -104,8 +98,6 @@ class Decision(Strict):
     reviewer: Person
     at: Moment
     seconds: float | None = Field(default=None, ge=0, le=86_400, allow_inf_nan=False)
-    clicks: int | None = Field(default=None, ge=0, le=100_000)
-    keys: int | None = Field(default=None, ge=0, le=1_000_000)
 
 
 def cytology_size(action: Action) -> tuple[float, float]:
@@ -126,11 +118,6 @@ def drafts_path(session: Path) -> Path:
 def decisions_path(drafts: Path) -> Path:
     """Return the path of the decisions about drafts, in the same folder."""
     return drafts.with_name(drafts.name.removesuffix(DRAFTS) + DECISIONS)
-
-
-def write_drafts(path: Path, drafts: Drafts) -> None:
-    """Write drafts atomically."""
-    write_text(path, drafts.model_dump_json(indent=1) + "\n")
 
 
 def read_drafts(path: Path) -> Drafts:
@@ -172,11 +159,11 @@ def read_decisions(drafts_file: Path, drafts: Drafts) -> dict[int, Decision]:
 
 def decide(
     drafts_file: Path, drafts: Drafts, number: int, kept: Rationale | None, reviewer: str,
-    **effort: float | None,
+    seconds: float | None = None,
 ) -> Decision:  # fmt: skip
     """Record a decision durably: accepted, revised if the text was changed, rejected if None.
 
-    Rounds are numbered from 0; `effort` gives the seconds, clicks and keys of a timed review.
+    Rounds are numbered from 0; `seconds` is the time of a timed review.
 
     Raises
     ------
@@ -190,7 +177,7 @@ def decide(
         state = "accepted" if kept == drafts.rounds[number].rationale else "revised"
     fields = {
         "drafts": drafts.digest, "round": number, "state": state, "rationale": kept or Rationale(),
-        "reviewer": reviewer, "at": clock.stamp(), **effort,
+        "reviewer": reviewer, "at": clock.stamp(), "seconds": seconds,
     }  # fmt: skip
     try:
         decision = Decision.model_validate(fields)
@@ -209,61 +196,11 @@ def _check_size(path: Path) -> None:
         raise InputError(f"{path}: larger than {MAX_BYTES >> 20} MiB")
 
 
-class Audit(Strict):
-    """Review times in seconds per timed round, by the paper's three kinds (A.1.1).
-
-    `verify_s` covers rounds accepted without an edit, and `revise_s` those with an edit;
-    rejected rounds count only for `average_s`. `from_scratch_s` is for rounds without a
-    draft: the time to write, plus the reader's own time to reach the region.
-    """
-
-    rounds: int
-    decided: int
-    accepted: int
-    revised: int
-    rejected: int
-    verify_s: float | None
-    revise_s: float | None
-    average_s: float | None
-    clicks: float | None
-    keys: float | None
-    navigation_s: float | None
-    from_scratch_s: float | None
-    words_drafted: float | None
-    words_kept: float | None
-
-
-def audit(drafts: Drafts, decisions: Mapping[int, Decision]) -> Audit:
-    """Summarize the effort spent reviewing these drafts."""
-    made = sorted(decisions.items())
-    of = {
-        state: [decision.seconds for _, decision in made if decision.state == state]
-        for state in ("accepted", "revised", "rejected")
-    }
-    timed = [(number, decision) for number, decision in made if decision.seconds is not None]
-    average = _mean(decision.seconds for _, decision in timed)
-    moved = _mean(drafts.rounds[number].navigation_s for number, _ in timed)
-    from_scratch = None
-    if drafts.drafted_by == "none" and average is not None and moved is not None:
-        from_scratch = average + moved
-    return Audit(
-        rounds=len(drafts.rounds),
-        decided=len(made),
-        accepted=len(of["accepted"]),
-        revised=len(of["revised"]),
-        rejected=len(of["rejected"]),
-        verify_s=_mean(of["accepted"]),
-        revise_s=_mean(of["revised"]),
-        average_s=average,
-        clicks=_mean(decision.clicks for _, decision in made),
-        keys=_mean(decision.keys for _, decision in made),
-        navigation_s=moved,
-        from_scratch_s=from_scratch,
-        words_drafted=_mean(round_.rationale.words for round_ in drafts.rounds),
-        words_kept=_mean(d.rationale.words for _, d in made if d.state != "rejected"),
-    )
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    listed = [value for value in values if value is not None]
-    return fmean(listed) if listed else None
+def audit(decisions: Mapping[int, Decision]) -> dict[State, tuple[int, float | None]]:
+    """Count decisions by state, with their mean seconds (A.1.1: verify, revise)."""
+    found: dict[State, tuple[int, float | None]] = {}
+    for state in get_args(State):
+        own = [decision for decision in decisions.values() if decision.state == state]
+        timed = [decision.seconds for decision in own if decision.seconds is not None]
+        found[state] = len(own), fmean(timed) if timed else None
+    return found

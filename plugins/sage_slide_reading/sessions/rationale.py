@@ -15,7 +15,7 @@ from sage.core.errors import InputError
 from sage_slide_reading.reader.model import encode_png, field_png, refuse_without_model
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import Box
-from sage_slide_reading.sessions.actions import Action, ActionSettings, actions_of
+from sage_slide_reading.sessions.actions import PAN_S, STAY_S, Action, actions_of
 from sage_slide_reading.sessions.drafts import (
     MAX_ROUNDS,
     Drafts,
@@ -78,7 +78,6 @@ def draft(
     session: Session,
     name: str,
     scope: Scope,
-    settings: ActionSettings,
     reasoner: ChatReasoner | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> Drafts:
@@ -96,28 +95,25 @@ def draft(
     """
     _check_slide(session, scope)
     header = session.header
-    actions = actions_of(session, settings)
+    actions = actions_of(session)
     if not actions:
         raise InputError(
-            f"{name}: nothing to draft; no stay of at least {settings.stay_s:g} s, no pan of at"
-            f" least {settings.pan_s:g} s and no peek"
+            f"{name}: nothing to draft; no stay of at least {STAY_S:g} s, no pan of at"
+            f" least {PAN_S:g} s and no peek"
         )
     if len(actions) > MAX_ROUNDS:
         raise InputError(f"{name}: {len(actions)} actions, but at most {MAX_ROUNDS} can be drafted")
-    rounds, before = [], 0.0
+    rounds = []
     for number, action in enumerate(actions, 1):
         rationale = Rationale()
         if reasoner is not None:
             turn = f"as number {number} of {len(actions)}"
             rationale = _ask(reasoner, scope, action, header.task, turn)
-        moved = max(0.0, action.start_s - before)
-        before = max(before, action.end_s)
-        rounds.append(Round(action=action, rationale=rationale, navigation_s=moved))
+        rounds.append(Round(action=action, rationale=rationale))
         report(f"{number} of {len(actions)}: {action.command}, {rationale.words} words")
     return Drafts(
         session=name,
         header=header,
-        settings=settings,
         drafted_by="model" if reasoner else "none",
         model=reasoner.settings.models[Role.HIGH].name if reasoner else None,
         statement=BY_MODEL if reasoner else BY_NOBODY,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from mcp_servers.context import ToolContext
 from mcp_servers.pathology.common import Given, SlideInput, SlideResult, of_slide, open_slide
 from mcp_servers.spec import OutputName, Resources, tool
 from sage.core.errors import InputError, explain_validation
+from sage_slide_reading.sessions.actions import Action, actions_of
 from sage_slide_reading.sessions.format import (
     SUFFIX,
     Coordinate,
@@ -49,18 +50,6 @@ class RecordSessionInput(SlideInput):
     )
 
 
-class ActionFound(BaseModel):
-    """A command and its box in level-0 pixels."""
-
-    command: str
-    x: float
-    y: float
-    w: float
-    h: float
-    start_s: float
-    seconds: float
-
-
 class RecordSessionResult(SlideResult):
     """The session file, and the actions derived from it."""
 
@@ -68,13 +57,13 @@ class RecordSessionResult(SlideResult):
     views: int
     seconds: float
     actions: int
-    first_actions: list[ActionFound] = Field(description=f"The first {MOST_SHOWN} actions")
+    first_actions: list[Action] = Field(description=f"The first {MOST_SHOWN} actions")
 
 
 @tool(
     "record_session",
     "sessions",
-    "1.0.0",
+    "2.0.0",
     "Record where a reader looked on a slide as a session, and return the derived actions.",
     resources=Resources(cpu=1, memory_mb=256, seconds_per_item=1.0),
     cacheable=False,
@@ -82,8 +71,6 @@ class RecordSessionResult(SlideResult):
 )
 def record_session(given: RecordSessionInput, context: ToolContext) -> RecordSessionResult:
     """Record a slide reading as a session file."""
-    from sage_slide_reading.sessions.actions import actions_of
-
     slide = open_slide(given, context, "nothing")
     try:
         header = describe_recording(
@@ -117,11 +104,5 @@ def record_session(given: RecordSessionInput, context: ToolContext) -> RecordSes
         views=len(events),
         seconds=session.seconds,
         actions=len(actions),
-        first_actions=[
-            ActionFound(
-                **action.model_dump(include={"command", "x", "y", "w", "h", "start_s"}),
-                seconds=action.seconds,
-            )
-            for action in actions[:MOST_SHOWN]
-        ],
+        first_actions=actions[:MOST_SHOWN],
     )

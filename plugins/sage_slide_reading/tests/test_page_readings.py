@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,15 +10,17 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from typer.main import get_command
 
 from benchmarks.simulate.scenes import Scene, render_scene
 from mcp_servers.servers.options import HttpOptions
 from mcp_servers.slides.slide import Slide
-from sage.core.llm.trace import Trace
 from sage.settings import Settings
 from sage.web.app import create_app
 from sage.web.guard import Secrets
+from sage.web.processes import Commands
 from sage.web.site import Site
+from sage_slide_reading import cli
 from sage_slide_reading.reader.algorithm import read_slide
 from sage_slide_reading.reader.export import write_reading
 from sage_slide_reading.reader.eyes import computed_eyes
@@ -45,12 +44,8 @@ def slides(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = Options(patch_px=128)
     question = Question(text=WHERE, options=QUADRANTS)
     with Slide.open(folder / "a.tiff", threads=1) as slide:
-        place = folder / "earlier"
-        reading = read_slide(
-            Scope(slide, options), computed_eyes(), question, options,
-            trace=Trace(place / "trace.jsonl"),
-        )  # fmt: skip
-        write_reading(reading, place)
+        reading = read_slide(Scope(slide, options), computed_eyes(), question, options)
+        write_reading(reading, folder / "earlier")
     return folder
 
 
@@ -101,12 +96,10 @@ def reach(ask: Ask, slides: Path, name: str, state: str, seconds: float = 60) ->
                       seconds))  # fmt: skip
 
 
-def test_a_reading_is_started_stepped_into_and_finished(
-    ask: Ask, slides: Path, tmp_path: Path
-) -> None:
+def test_a_reading_is_started_stepped_into_and_finished(ask: Ask, slides: Path) -> None:
     name = begin(ask, slides, pause=True)
     waiting = reach(ask, slides, name, "waiting")
-    assert waiting["visits"] == [] and waiting["now"]["stage"] == "selected"
+    assert waiting["steps"] == [] and waiting["now"]["stage"] == "selected"
     slide = str(slides / "a.tiff")
     refused = ask("POST", ROOT, json={"slide": slide, "person": "Bob", "question": "Any TLS?"})
     assert refused.status_code == 422
@@ -120,9 +113,9 @@ def test_a_reading_is_started_stepped_into_and_finished(
     assert said().status_code == 422
     box = {"x": 1300, "y": 900, "width": 256, "height": 256}
     assert said(region=box, go=True).status_code == 200
-    described = until(lambda: (found := get_status(ask, slides, name))["visits"] and
+    described = until(lambda: (found := get_status(ask, slides, name))["steps"] and
                       found["state"] == "waiting" and found, 60)  # fmt: skip
-    first = described["visits"][0]["seen"]
+    first = described["steps"][0]["seen"][0]
     assert (first["region"]["id"], first["region"]["box"]) == ("person-0", box)
     assert said(edit=["nowhere", "x"]).status_code == 200
     said(edit=["person-0", "smooth <b>muscle</b>"], go=True)
@@ -131,12 +124,10 @@ def test_a_reading_is_started_stepped_into_and_finished(
     assert "edit needs a region that was seen" in missing["now"]["refused"][0]
     said(missing_info="solid nests", magnification=10, pause=False, go=True)
     done = reach(ask, slides, name, "finished")
-    assert done["answer"] == "upper left" and done["rests_on"]
-    last = done["visits"][-1]
-    assert last["looked_for"] == "solid nests" and last["seen"]["region"]["magnification"] == 10
-    kept = tmp_path / "runs" / ".readings" / name
-    notes = [n for step in json.loads((kept / "reading.json").read_text())["steps"]
-             for n in step["interventions"]]  # fmt: skip
+    assert done["final"]["answer"] == "upper left" and done["final"]["rests_on"]
+    last = done["steps"][-1]
+    assert last["looked_for"] == "solid nests" and last["magnification"] == 10
+    notes = [note for step in done["steps"] for note in step["interventions"]]
     assert notes == ["look at 1300,900,256,256 (Ada)",
                      "person-0 reads: smooth <b>muscle</b> (Ada)",
                      "look for: solid nests; magnification 10x (Ada)"]  # fmt: skip
@@ -147,7 +138,7 @@ def test_a_reading_can_be_ended_and_what_was_seen_stays(ask: Ask, slides: Path) 
     name = begin(ask, slides, pause=True)
     reach(ask, slides, name, "waiting")
     assert ask("POST", f"{ROOT}/stop", json={"reading": name}).status_code == 200
-    assert reach(ask, slides, name, "stopped")["answer"] is None
+    assert reach(ask, slides, name, "stopped")["final"] is None
     listed = ask("GET", ROOT, params={"path": str(slides / "a.tiff")}).json()
     assert [item["state"] for item in listed] == ["stopped", "finished"]
     assert ask("POST", f"{ROOT}/stop", json={"reading": name}).status_code == 422
@@ -163,33 +154,23 @@ def test_no_other_folder_is_read(ask: Ask, slides: Path, reading: str) -> None:
         assert ask("POST", f"{ROOT}/{route}", json={"reading": reading}).status_code == 422
 
 
-def name_other_slide(text: str) -> str:
-    return text.replace('"slide": "a"', '"slide": "two"')
-
-
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda text: text.replace('"width"', '"wdith"', 1), "does not match a reading"),
-        (
-            lambda text: text.replace('"agent": "slide_reader"', '"agent": "judge"'),
-            "does not contain a reading",
-        ),
-        (lambda text: "\n".join(["{}", *text.splitlines()]), "damaged"),
-        (lambda text: text.replace('"selected": [', '"selected": ["x", '), "does not match"),
-        (name_other_slide, "another slide"),
-        (lambda text: f"{'[' * 99_999}\n{text}", "damaged"),
+        (lambda text: text.replace('"width"', '"wdith"', 1), "box.width"),
+        (lambda text: text.replace('"slide": "a"', '"slide": "two"'), "another slide"),
+        (lambda text: "[" * 99_999 + text, "damaged"),
     ],
 )
-def test_a_damaged_trace_is_refused(
+def test_a_damaged_reading_is_refused(
     ask: Ask, slides: Path, damage: Callable[[str], str], words: str
 ) -> None:
     place = slides / "damaged"
     shutil.copytree(slides / "earlier", place, dirs_exist_ok=True)
-    before = (place / "trace.jsonl").read_text()
+    before = (place / "reading.json").read_text()
     after = damage(before)
     assert after != before
-    (place / "trace.jsonl").write_text(after)
+    (place / "reading.json").write_text(after)
     params = {"path": str(slides / "a.tiff"), "reading": str(place)}
     answered = ask("GET", f"{ROOT}/one", params=params)
     shutil.rmtree(place)
@@ -200,11 +181,8 @@ def test_a_damaged_trace_is_refused(
     "body",
     [
         {"person": "Ada", "question": "?"},
-        {"person": "Ada", "question": "x" * 1001},
         {"person": "", "question": WHERE},
         {"person": "Ada", "question": WHERE, "answers": ["left"]},
-        {"person": "Ada", "question": WHERE, "answers": ["Left", "left."]},
-        {"person": "Ada", "question": WHERE, "answers": [str(k) for k in range(27)]},
         {"person": "Ada", "question": WHERE, "rounds": 21},
         {"person": "Ada", "question": WHERE, "out": "/tmp/x"},
         {"person": "Ada", "question": WHERE, "slide": "/etc/passwd"},
@@ -218,14 +196,17 @@ def test_a_question_that_is_none_starts_nothing(
     assert not (tmp_path / "runs" / ".readings").exists()
 
 
-def test_words_that_look_like_options_are_words(ask: Ask, slides: Path, tmp_path: Path) -> None:
-    name = begin(ask, slides, person="--json", question="--eyes model --out /tmp",
-                 answers=["--help", "-x"])  # fmt: skip
-    done = until(lambda: (found := get_status(ask, slides, name))["state"] in ("finished", "failed")
-                 and found, 60)  # fmt: skip
-    assert done["state"] == "finished", done["problem"]
-    asked = json.loads((tmp_path / "runs/.readings" / name / "reading.json").read_text())
-    assert asked["question"]["text"] == "--eyes model --out /tmp" and asked["eyes"] == "computed"
+def test_words_that_look_like_options_are_words(
+    ask: Ask, slides: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+    monkeypatch.setattr(Commands, "start", lambda self, name, *words: given.extend(words))
+    begin(ask, slides, question="--eyes model --out /tmp", answers=["--help", "-x"])
+    group: Any = get_command(cli.app)
+    read = group.commands["read"]
+    said = read.make_context("read", given[2:]).params
+    assert (said["question"], said["eyes"]) == ("--eyes model --out /tmp", "computed")
+    assert list(said["answers"]) == ["--help", "-x"]
 
 
 def test_no_more_readings_at_once_than_may_run(
@@ -264,7 +245,6 @@ class TestInTheBrowser:
     pytestmark = browser_marks
 
     def test_a_slide_is_read_stepped_into_and_replayed(self, slides: Path, tmp_path: Path) -> None:
-        pictures = os.environ.get("SAGE_PICTURES")
         with (
             serving(tmp_path, "--root", str(slides)) as served,
             looking(viewport={"width": 1400, "height": 1100}) as page,
@@ -288,8 +268,6 @@ class TestInTheBrowser:
             page.click("#edit-say")
             page.fill("#missing-info", "solid nests")
             page.click("#say-missing")
-            if pictures:
-                page.screenshot(path=f"{pictures}/reading-waits.png")
             assert not serious(page)
             page.click("#go-on")
             page.wait_for_selector("#reading[data-state=finished]", timeout=120_000)
@@ -316,9 +294,6 @@ class TestInTheBrowser:
                   != before)  # fmt: skip
             page.click("[data-play=play]")
             until(lambda: page.get_attribute("[data-at]", "data-at") not in ("1", str(count)))
-            if pictures:
-                time.sleep(2)
-                page.screenshot(path=f"{pictures}/reading-replay.png")
             assert not serious(page) and fits(page)
             page.set_viewport_size({"width": 390, "height": 800})
             assert fits(page)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from sage.core.files import write_json
 from sage.web.people import RULES, SLIDE, Role, describe_request, required_role
-from sage_slide_reading.sessions.actions import ActionSettings
-from sage_slide_reading.sessions.drafts import Drafts, Round, write_drafts
+from sage_slide_reading.sessions.drafts import Drafts, Round
 from sage_slide_reading.sessions.format import read_session
 from sage_slide_reading.sessions.recording import FOLDER, Recordings
 from sage_slide_reading.tests.test_session_drafts import DRAFTED
@@ -108,10 +108,10 @@ def test_sessions_of_others_are_for_reviewers(tmp_path: Path) -> None:
         if who:
             (kept.folder / f"{name}.owner").write_text(who)
         header = read_session(kept.path(name)).header
-        rounds = (Round(action=box(), rationale=DRAFTED, navigation_s=2),)
-        drafts = Drafts(session=kept.path(name).name, header=header, settings=ActionSettings(),
+        rounds = (Round(action=box(), rationale=DRAFTED),)
+        drafts = Drafts(session=kept.path(name).name, header=header,
                         drafted_by="model", statement="For a test.", rounds=rounds)  # fmt: skip
-        write_drafts(kept.folder / f"{name}.drafts.json", drafts)
+        write_json(kept.folder / f"{name}.drafts.json", drafts)
     for who in PEOPLE:
         everything = who in ("reviewer", "both", "boss")
         mine = set(names.values()) if everything else {names[who]}

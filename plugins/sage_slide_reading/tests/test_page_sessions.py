@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sage_slide_reading.sessions.actions import ActionSettings, actions_of, stages_of
+from sage_slide_reading.sessions.actions import actions_of, segment
 from sage_slide_reading.sessions.format import read_session, write_session
 from tests.mcp_servers.slide_tools import blobs
 from tests.sage.web.pages import browser_marks, fits, looking, serious, serving, until
@@ -31,7 +31,15 @@ def begun(place: Path, **changed: Any) -> dict[str, Any]:
 
 
 def view_event(t: float, kind: str = "pan", **changed: Any) -> dict[str, Any]:
-    return {"t": t, "kind": kind, "x": -10, "y": 5, "w": 400, "h": 300, "zoom": 2.0} | changed
+    return {
+        "t": t,
+        "kind": kind,
+        "x": -10,
+        "y": 5,
+        "w": 400,
+        "h": 300,
+        "magnification": 20.0,
+    } | changed
 
 
 def test_a_session_is_kept_with_consent_alone_and_each_event_once(
@@ -41,7 +49,8 @@ def test_a_session_is_kept_with_consent_alone_and_each_event_once(
     folder = tmp_path / ".sessions"
     assert ask("POST", "/api/sessions", json=begun(place, consent=False)).status_code == 422
     assert not folder.exists()
-    name = ask("POST", "/api/sessions", json=begun(place)).json()["name"]
+    begin = ask("POST", "/api/sessions", json=begun(place)).json()
+    name = begin["name"]
     address = f"/api/sessions/{name}"
     batch = {"first": 0, "events": [view_event(0, "open"), view_event(0.5)]}
     assert ask("POST", f"{address}/events", json=batch).json() == {"kept": 2}
@@ -49,7 +58,7 @@ def test_a_session_is_kept_with_consent_alone_and_each_event_once(
     assert ask("POST", f"{address}/events", json=batch).json() == {"kept": 3}
     kept = read_session(folder / f"{name}.session.jsonl")
     assert [(e.t, e.kind) for e in kept.events] == [(0, "open"), (0.5, "pan"), (2, "close")]
-    assert kept.events[0].magnification == 2 * kept.header.native
+    assert kept.events[0].magnification == 20 and begin["native"] == kept.header.native
     assert (kept.header.slide, kept.header.reader) == ("node.png", "reader-1")
     (listed,) = ask("GET", "/api/sessions").json()
     assert (listed["name"], listed["task"]) == (name, "find tumor")
@@ -67,8 +76,7 @@ def test_a_session_is_kept_with_consent_alone_and_each_event_once(
 
 @pytest.mark.parametrize(
     "changed",
-    [{"t": "NaN"}, {"x": "Infinity"}, {"w": "1e999"}, {"w": "0"}, {"t": "-1"}, {"zoom": "-2"},
-     {"kind": '"teleport"'}, {"h": '"x"'}, {"magnification": "3"}, {"t": "1e300"}],
+    [{"t": "NaN"}, {"w": "0"}, {"magnification": "-2"}, {"kind": '"teleport"'}, {"zoom": "3"}],
 )  # fmt: skip
 def test_what_is_no_event_is_refused_with_its_batch(
     place: Path, tmp_path: Path, changed: dict[str, str]
@@ -159,8 +167,10 @@ class TestInABrowser:
             assert {"zoom", "pan", "resize"} <= set(kinds)
             gaps = np.diff([event.t for event in session.events])
             assert np.median(gaps) > 0.08 and gaps[kinds.index("close")] > 0.7
-            first = stages_of(session, ActionSettings())[0]
-            assert any(action.kind == "stay" for action in first)
+            assert any(action.kind == "stay" for action in segment(session))
+            powers = [event.magnification / session.header.magnification(event.w)
+                      for event in session.events if event.kind == "zoom"]  # fmt: skip
+            assert powers == pytest.approx([1.0] * len(powers), rel=0.02)
 
             page.click("[data-do=replay]")
             page.wait_for_selector(".player")

@@ -19,13 +19,9 @@ from sage_slide_reading.sessions import format as sessions
 from sage_slide_reading.sessions.actions import (
     MOST_ACTIONS,
     Action,
-    ActionSettings,
     actions_of,
     merge_similar,
-    normalize,
-    prune_containing,
-    remove_overviews,
-    stages_of,
+    segment,
 )
 from sage_slide_reading.sessions.format import Session, SessionHeader, ViewEvent
 from sage_slide_reading.sessions.recording import Recordings
@@ -71,14 +67,10 @@ def lines(**changed: Any) -> list[str]:
     [
         ("", "the file is empty"),
         ("\n\n", "line 1"),
-        ("[]\n", "line 1"),
         ("[" * 10_000 + "\n", "line 1"),
         ("\n".join(lines(version=2)), "line 1: version"),
         ("\n".join(lines(slide="../../etc/passwd")), "without folders"),
-        ("\n".join(lines(slide="..")), "line 1: slide: the slide must be a file name"),
         ("\n".join(lines(width=0)), "line 1: width"),
-        ("\n".join(lines(width=10**12)), "line 1: width"),
-        ("\n".join(lines(mpp=-1)), "line 1: mpp"),
         ("\n".join(lines(mpp=math.nan)), "line 1: mpp"),
         ("\n".join(lines(reader=" ")), "line 1: reader"),
         ("\n".join(lines(started="yesterday")), "line 1: started"),
@@ -87,8 +79,7 @@ def lines(**changed: Any) -> list[str]:
         *(
             ("\n".join([*lines(), json.dumps(event(1, "pan", 0, 0).model_dump() | {key: value})]),
              f"line 3: {key}")
-            for key, value in (("t", math.nan), ("t", -1), ("t", 1e9), ("x", math.inf),
-                               ("y", 1e300), ("w", 0), ("h", -4), ("w", math.nan),
+            for key, value in (("t", math.nan), ("t", 1e9), ("y", 1e300), ("w", 0),
                                ("magnification", 0), ("kind", "teleport"), ("extra", 1))
         ),
         ("\n".join([*lines(), event(5, "pan", 0, 0).model_dump_json(),
@@ -109,14 +100,8 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
         stream.truncate(sessions.MAX_BYTES + 1)
     with pytest.raises(InputError, match="64 MiB"):
         sessions.read_session(path)
-    with pytest.raises(InputError, match="No such file"):
-        sessions.read_session(tmp_path / "b.session.jsonl")
-
-
-def test_a_file_of_empty_lines_is_refused_before_they_are_cut_apart(tmp_path: Path) -> None:
-    path = tmp_path / "a.session.jsonl"
     path.write_bytes(HEADER.model_dump_json().encode() + b"\n" * (2 * sessions.MAX_EVENTS + 1))
-    with pytest.raises(InputError, match="too many lines"):
+    with pytest.raises(InputError, match="too many lines"):  # before they are cut apart
         sessions.read_session(path)
 
 
@@ -172,10 +157,7 @@ def test_a_rapid_zoom_to_native_power_is_a_peek(
     before = event(0, "open", 30_000 - 32_000 / start, 25_000 - 20_000 / start, start)
     after = event(5 + seconds + 0.4, "zoom", 0, 0, 5)
     held = event(5, "pan", before.x + 40, before.y, start)
-    peeks = [
-        a for a in stages_of(session(before, held, *zooms, after), ActionSettings())[0]
-        if a.kind == "peek"
-    ]  # fmt: skip
+    peeks = [a for a in segment(session(before, held, *zooms, after)) if a.kind == "peek"]
     assert len(peeks) == found
     if found:
         (peek,) = peeks
@@ -192,28 +174,6 @@ def box(
         kind="stay", x=x, y=y, w=w, h=h, start_s=start, end_s=end, magnification=magnification,
         bin=10.0, command="<10x-inspect>",
     )  # fmt: skip
-
-
-def test_boxes_that_overlap_by_more_than_four_fifths_become_one_from_first_to_last() -> None:
-    earlier, later = box(start=1, end=2), box(x=10, start=8, end=11)  # IoU 90/110
-    (merged,) = merge_similar([later, earlier], 0.8)
-    assert (merged.x, merged.w, merged.start_s, merged.end_s) == (0, 110, 1, 11)
-    assert len(merge_similar([earlier, box(x=12)], 0.8)) == 2  # 88/112
-
-
-@pytest.mark.parametrize(
-    ("side", "command", "normal"),
-    [(9000, "<5x-inspect>", 10_000), (20_000, "<5x-inspect>", 10_000),
-     (7080, "<5x-inspect>", 10_000), (7060, "<10x-inspect>", 5000),
-     (300, "<10x-inspect>", 5000)],
-)  # fmt: skip
-def test_boxes_are_normalized_to_the_5x_or_the_10x_size(
-    side: float, command: str, normal: float
-) -> None:
-    action = normalize(box(20_000, 20_000, side, side), HEADER, ActionSettings())
-    assert action is not None
-    assert (action.command, action.w, action.h) == (command, normal, normal)
-    assert action.center == pytest.approx((20_000 + side / 2, 20_000 + side / 2))
 
 
 # -- actions: a second, slow implementation, written from the paper's words --------------------
@@ -355,7 +315,7 @@ def walks(draw: st.DrawFn) -> Session:
     return session(*events)
 
 
-@examples(max_examples=300, deadline=None)
+@examples(max_examples=150, deadline=None)
 @given(walks())
 def test_actions_are_those_of_the_slow_implementation(walk: Session) -> None:
     slow = slow_actions([e.model_dump() for e in walk.events], HEADER.width, HEADER.height)
@@ -369,22 +329,6 @@ def test_actions_are_those_of_the_slow_implementation(walk: Session) -> None:
 
 
 @examples(max_examples=100, deadline=None)
-@given(walks(), st.integers(1, 1000))
-def test_later_is_the_same_and_every_step_changes_nothing_twice(walk: Session, later: int) -> None:
-    moved = session(*(e.model_copy(update={"t": e.t + later}) for e in walk.events))
-    shift = [a.model_copy(update={"start_s": a.start_s + later, "end_s": a.end_s + later})
-             for a in actions_of(walk)]  # fmt: skip
-    assert actions_of(moved) == shift
-    _, small, merged, pruned, normal = stages_of(walk, ActionSettings())
-    assert remove_overviews(small, HEADER.height, 0.4) == small
-    assert merge_similar(merged, 0.8) == merged
-    assert prune_containing(pruned, 0.9) == pruned
-    again = [normalize(action, HEADER, ActionSettings()) for action in normal]
-    assert again == normal
-    assert all(a.x >= 0 and a.x + a.w <= HEADER.width + 1e-6 for a in normal)
-
-
-@examples(max_examples=100, deadline=None)
 @given(st.data())
 def test_the_order_of_boxes_does_not_matter_to_merging(data: st.DataObject) -> None:
     numbers = st.integers(0, 60).map(float)
@@ -392,8 +336,8 @@ def test_the_order_of_boxes_does_not_matter_to_merging(data: st.DataObject) -> N
         box(data.draw(numbers), data.draw(numbers), 100, 100, start, start + 1)
         for start in range(data.draw(st.integers(1, 12)))
     ]
-    merged = merge_similar(boxes, 0.8)
-    assert merge_similar(data.draw(st.permutations(boxes)), 0.8) == merged
+    merged = merge_similar(boxes)
+    assert merge_similar(data.draw(st.permutations(boxes))) == merged
     for old in boxes:  # nothing that was looked at is lost
         assert any(
             new.x <= old.x and new.y <= old.y and old.x + old.w <= new.x + new.w

@@ -29,8 +29,7 @@ COUNT = parse("pooled(density(objects.read_tumor))")
 
 
 def test_inspected_regions_carry_findings_with_units_through_files(tmp_path: Path) -> None:
-    own = reading("P-1", [(0, 0), (0, 1)]).model_copy(update={"answer": "upper left"})
-    write_maps(findings_of([own], WINDOW), tmp_path)
+    write_maps(findings_of([reading("P-1", [(0, 0), (0, 1)])], WINDOW), tmp_path)
     maps = read_maps(tmp_path)
     assert maps.cells is not None and maps.cells.types == ("inspected_tumor",)
     assert len(maps.cells) == 100 and maps.cells.columns["cellularity"].unit == "1/mm²"
@@ -44,7 +43,8 @@ def test_inspected_regions_carry_findings_with_units_through_files(tmp_path: Pat
 
 
 def test_an_abstention_is_missing_and_says_why(tmp_path: Path) -> None:
-    own = reading("P-1", [(0, 0)]).model_copy(update={"reasoning": "Abstains: too few nuclei."})
+    none = {"answer": None, "reasoning": "Abstains: too few nuclei."}
+    own = reading("P-1", [(0, 0)]).model_copy(update=none)
     write_maps(findings_of([own], WINDOW), tmp_path)
     for measurement in (SHARE, COUNT):
         value = compute(measurement, read_maps(tmp_path))
@@ -103,8 +103,8 @@ def write_cohort(folder: Path, patients: int, *, turned: bool = False) -> None:
 
 
 @pytest.mark.slow
-def test_read_then_gated_then_a_contract_runs(tmp_path: Path) -> None:
-    patients, kinds = 24, 3
+def test_readings_over_a_cohort_are_resumed_and_blind_to_outcomes(tmp_path: Path) -> None:
+    patients, kinds = 3, 2
     slides = tmp_path / "slides"
     slides.mkdir()
     for kind in range(kinds):  # painted once, read for every patient
@@ -134,30 +134,3 @@ def test_read_then_gated_then_a_contract_runs(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "read" / "read_findings" / "P00" / "run.json").read_text())
     given = record["identity"]["arguments"]
     assert given == {"questions": [TUMOR], "mpp": None, "patch_px": 256}
-
-    gated = sage("validate", "gate", "cohort", "--maps", "read/read_findings", "--suite",
-                 "standard", "--out", "gate", **there)  # fmt: skip
-    assert gated.code == 0, gated.err
-    formulas = (tmp_path / "gate" / "passed.txt").read_text().splitlines()
-    name = next(parse(line).name for line in formulas if "cellularity" in line)
-    assert not any("count(cells)" in line for line in formulas)
-    done = sage("slides", "measure", "cohort", "--maps", "read/read_findings", "--define",
-                "gate/passed.txt", "--out", "cohort/own", "--json", **there)  # fmt: skip
-    assert done.code == 0, done.err
-    lines = (tmp_path / "cohort" / "own" / "measured.toml").read_text()
-    assert 'known_at = "baseline"' in lines
-    (tmp_path / "cohort" / "cohort.toml").write_text(
-        COHORT + lines.replace('"measured.csv"', '"own/measured.csv"')
-    )
-    hypothesis = {
-        "id": "read-cellularity", "statement": "Patients with more cellular tumor live shorter.",
-        "population": {"description": "all", "filters": []},
-        "exposures": [{"variable": f"imaging:{name}", "label": "cellularity",
-                       "level": "high", "cut": "median"}],
-        "comparison": "exposed_vs_rest", "endpoint": "OS", "direction": "higher_risk",
-        "covariates": [], "rationale": "simulated", "feasibility": "simulated",
-    }  # fmt: skip
-    (tmp_path / "h.json").write_text(json.dumps(hypothesis))
-    ran = sage("validate", "run", "h.json", "--cohort", "cohort", "--no-figures", "--json", **there)
-    assert ran.code == 0, ran.err
-    assert "read-cellularity" in ran.out

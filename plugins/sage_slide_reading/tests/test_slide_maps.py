@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from mcp_servers.measures.maps import read_maps
-from sage_slide_reading.reader.algorithm import Options
-from sage_slide_reading.reader.maps import maps_of
+from sage_slide_reading.reader.maps import findings_of
 from sage_slide_reading.reader.types import (
     UNITS,
     Box,
     Described,
     Finding,
+    Options,
     PixelsRead,
     Question,
     Reading,
@@ -27,7 +27,7 @@ SIDE_UM = 128.0
 
 
 def reading(
-    slide: str, tumor: list[tuple[int, int]], mitoses: int = 0, *, fine: bool = True
+    slide: str, tumor: list[tuple[int, int]], mitoses: int = 0, asked: str = "Where is the tumor?"
 ) -> Reading:
     """Ten by ten patches of 128 µm, some of them tumor; with so many figures in the first."""
     seen = []
@@ -39,10 +39,10 @@ def reading(
                 id=f"p{row}-{column}",
                 box=Box(x=256 * column, y=256 * row, width=256, height=256),
                 um=(SIDE_UM * column, SIDE_UM * row, SIDE_UM, SIDE_UM),
-                magnification=20.0 if fine else 5.0,
+                magnification=20.0,
             )
             findings = tuple(
-                Finding(name=name, value=value, unit=UNITS[name],  # type: ignore[arg-type]
+                Finding(name=name, value=value, unit=UNITS[name][0],  # type: ignore[index]
                         points=points if name == "mitosis_like" else ())
                 for name, value in values.items()
             )  # fmt: skip
@@ -52,26 +52,23 @@ def reading(
     read = PixelsRead(patches=1, regions=len(seen), overview_share=1.0, high_power_share=1.0,
                       high_power_of_slide=1.0)  # fmt: skip
     return Reading(
-        slide=slide, mpp=0.5, size=(2560, 2560), question=Question(text="Where is the tumor?"),
-        eyes="computed", statement="", options=Options(), answer=None, reasoning="", rests_on=(),
-        steps=(step,), read=read,
+        slide=slide, mpp=0.5, size=(2560, 2560), question=Question(text=asked),
+        eyes="computed", statement="", options=Options(), answer="upper left", reasoning="",
+        rests_on=(), steps=(step,), read=read,
     )  # fmt: skip
 
 
 def test_neighbors_are_one_object_and_figures_are_points() -> None:
-    maps = maps_of(reading("P-1", [(0, 0), (0, 1), (5, 5)], mitoses=3))
+    tumor = [(0, 0), (0, 1), (5, 5)]
+    readings = [reading("P-1", tumor), reading("P-1", tumor, 3, "Where are mitoses?")]
+    maps = findings_of(readings)
     objects = maps.objects
-    assert objects is not None and maps.patient == "P-1"
-    assert objects.kinds == ("read_mitosis", "read_tumor")
+    assert objects is not None and maps.patient == "P-1" and maps.cells is None
+    assert objects.kinds == ("read_tumor", "read_mitosis")
     assert sorted(shape.area for shape in objects.of_kind("read_tumor")) == [
         pytest.approx(SIDE_UM**2), pytest.approx(2 * SIDE_UM**2),
     ]  # fmt: skip
     assert [(p.x, p.y) for p in objects.of_kind("read_mitosis")] == [(0, 2.5), (5, 2.5), (10, 2.5)]
-
-
-def test_what_was_not_looked_at_closely_was_not_looked_for() -> None:
-    objects = maps_of(reading("P-1", [(0, 0)], fine=False)).objects
-    assert objects is not None and objects.kinds == ()
 
 
 def test_the_command_line_imports_a_reading(tmp_path: Path) -> None:
@@ -80,7 +77,7 @@ def test_the_command_line_imports_a_reading(tmp_path: Path) -> None:
     done = sage("reading", "maps", "reading.json", "--patient", "P-7", "--json",
                 cwd=tmp_path)  # fmt: skip
     assert done.code == 0, done.err
-    assert done.json[0]["objects"] == {"read_mitosis": 0, "read_tumor": 1}
+    assert done.json[0]["objects"] == {"read_tumor": 1}
     kept = read_maps(tmp_path / "maps" / "P-1")
     assert kept.patient == "P-7" and "Where is the tumor?" in kept.provenance["objects"]
     for damage in ("{", json.dumps({"slide": "x"}), own.model_dump_json()[:-3]):

@@ -98,7 +98,7 @@ def list_drafts(request: Request) -> list[dict[str, Any]]:
 
 @router.get("/{name}")
 def show_drafts(name: str, request: Request) -> dict[str, Any]:
-    """Show drafts with the last decision for each round, and the review effort so far."""
+    """Show drafts with the last decision for each round, and the review's times so far."""
     path, drafts = find_drafts(request, name)
     decisions = read_decisions(path, drafts)
     return {
@@ -109,7 +109,7 @@ def show_drafts(name: str, request: Request) -> dict[str, Any]:
         "statement": drafts.statement,
         "rounds": [round_.model_dump(mode="json") for round_ in drafts.rounds],
         "decisions": {n: made.model_dump(mode="json") for n, made in decisions.items()},
-        "audit": audit(drafts, decisions).model_dump(),
+        "audit": audit(decisions),
     }
 
 
@@ -149,15 +149,13 @@ def _pixel(position: float, scale: float) -> int:
 
 
 class Made(Strict):
-    """A decision about a round, and the effort since the round was shown."""
+    """A decision about a round, and the time since the round was shown."""
 
     round: int = Field(ge=0)
     accept: bool
     rationale: Rationale
     reviewer: str = Field(default="", max_length=80)
     seconds: float | None = Field(ge=0, le=86_400, allow_inf_nan=False)
-    clicks: int = Field(ge=0, le=100_000)
-    keys: int = Field(ge=0, le=1_000_000)
 
 
 @router.post("/{name}/decisions")
@@ -175,9 +173,6 @@ def store_decision(name: str, made: Made, request: Request) -> dict[str, Any]:
         raise InputError("the rationale is empty; write a rationale, or reject the round")
     decision = decide(
         path, drafts, made.round, made.rationale if made.accept else None,
-        person(request, made.reviewer), seconds=made.seconds, clicks=made.clicks, keys=made.keys,
+        person(request, made.reviewer), made.seconds,
     )  # fmt: skip
-    return {
-        "state": decision.state,
-        "audit": audit(drafts, read_decisions(path, drafts)).model_dump(),
-    }
+    return {"state": decision.state, "audit": audit(read_decisions(path, drafts))}

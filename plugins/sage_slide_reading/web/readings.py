@@ -1,4 +1,4 @@
-"""Slide readings on the web pages: started, followed, interrupted, and replayed from a trace."""
+"""Slide readings on the web pages: started, followed, interrupted, and replayed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from pydantic import Field
 
 from sage.core import clock
 from sage.core.errors import InputError
-from sage.core.files import write_json
+from sage.core.files import append_line, read_json, write_json
 from sage.core.models import Strict, read_model
 from sage.core.printable import ForeignText
 from sage.web.people import check_count, person
 from sage.web.routes.slides import escape_glob, resolve_allowed, slide_file
-from sage_slide_reading.reader.algorithm import Intervention
-from sage_slide_reading.reader.types import make_question
+from sage_slide_reading.reader.export import READING, geojson_name, holder
+from sage_slide_reading.reader.person import NOW, SAID, STEPS, Intervention, Now
+from sage_slide_reading.reader.types import Reading, make_question
 
 if TYPE_CHECKING:
     from sage.web.site import Site
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/slides/readings")
 FOLDER = ".readings"
 NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
-ASKED, TRACE = "asked.json", "trace.jsonl"
+ASKED = "asked.json"
 MOST_BYTES = 32 << 20
-"""Maximum size of a trace, in bytes."""
+"""Maximum size of a reading, in bytes."""
+MOST_SAID = 1 << 20
+"""Maximum size of a reading's interventions, in bytes."""
 MOST_LISTED = 60
 MOST_RUNNING = 2
 STARTING = threading.Lock()
@@ -55,20 +58,23 @@ class Asking(Strict):
 class Asked(Strict):
     """Content of `asked.json` for a reading started from a page."""
 
-    slide: str
-    by: str
-    at: str
-    question: str
-    answers: tuple[str, ...]
+    slide: str = ""
+    by: str = ""
+    at: str = ""
+    question: str = ""
+    answers: tuple[str, ...] = ()
 
 
-class Word(Intervention):
-    """A person's message to a reader: changes, a pause, or permission to continue."""
+class Named(Strict):
+    """Request that names a reading."""
 
     reading: str
+
+
+class Word(Intervention, Named):
+    """A person's message to a reader."""
+
     person: str = Field(default="", max_length=80)
-    pause: bool | None = None
-    go: bool = False
 
 
 def _home(site: Site) -> Path:
@@ -84,108 +90,95 @@ def _own(site: Site, name: str) -> Path:
 
 def _state(request: Request, folder: Path) -> str:
     """Return a reading's state as a single word."""
-    from sage_slide_reading.reader.export import holder
-    from sage_slide_reading.reader.person import NOW, Now
-
-    begun = (folder / TRACE).is_file()
-    if holder(folder) is not None:
-        if (folder / NOW).is_file() and read_model(folder / NOW, Now).waiting:
-            return "waiting"
-        return "running" if begun else "starting"
-    if request.app.state.commands.alive(f"reading-{folder.name}"):
-        return "running" if begun else "starting"
-    if (folder / "reading.json").is_file():
+    commands, name = request.app.state.commands, f"reading-{folder.name}"
+    if holder(folder) is not None or commands.alive(name):
+        if not (folder / NOW).is_file():
+            return "starting"
+        return "waiting" if read_model(folder / NOW, Now).waiting else "running"
+    if (folder / READING).is_file():
         return "finished"
-    return "failed" if request.app.state.commands.failure(f"reading-{folder.name}") else "stopped"
+    return "failed" if commands.failure(name) else "stopped"
+
+
+def _list_own(request: Request) -> list[tuple[Path, Asked, str]]:
+    """List the readings that were started from pages, newest first, with their states."""
+    home = _home(request.app.state.site).resolve()
+    return [
+        (folder, read_model(folder / ASKED, Asked), _state(request, folder))
+        for folder in (sorted(home.iterdir(), reverse=True) if home.is_dir() else ())
+        if NAME.fullmatch(folder.name) and (folder / ASKED).is_file()
+    ]
 
 
 @router.get("")
 def list_readings(path: str, request: Request) -> list[dict[str, Any]]:
     """List a slide's readings, newest first, from this server and the `--root` folders."""
     from mcp_servers.slides.slide import slide_name
-    from sage_slide_reading.reader.export import geojson_name
 
     site: Site = request.app.state.site
     slide = slide_file(request, path)
-    found = []
+    found = [
+        {**asked.model_dump(exclude={"slide"}), "reading": folder.name, "state": state}
+        for folder, asked, state in _list_own(request)
+        if asked.slide == str(slide)
+    ][:MOST_LISTED]
     home = _home(site).resolve()
-    for folder in sorted(home.iterdir(), reverse=True) if home.is_dir() else []:
-        if NAME.fullmatch(folder.name) and (folder / ASKED).is_file():
-            asked = read_model(folder / ASKED, Asked)
-            if asked.slide == str(slide):
-                said = asked.model_dump(exclude={"slide"})
-                found.append({**said, "reading": folder.name, "state": _state(request, folder)})
-        if len(found) >= MOST_LISTED:
-            break
     for root in site.roots:
         for file in sorted(root.rglob(escape_glob(geojson_name(slide_name(slide)))))[:MOST_LISTED]:
-            folder = file.parent
-            real = folder.resolve()
-            if (folder / TRACE).is_file() and real.is_relative_to(root) and real.parent != home:
-                found.append({"by": "", "at": "", "question": "", "answers": (),
-                              "reading": str(folder), "state": "finished"})  # fmt: skip
+            real = file.parent.resolve()
+            if (real / READING).is_file() and real.is_relative_to(root) and real.parent != home:
+                other = {"reading": str(file.parent), "state": "finished"}
+                found.append(Asked().model_dump(exclude={"slide"}) | other)
     return found
 
 
 @router.get("/one")
 def show_reading(path: str, reading: str, request: Request) -> dict[str, Any]:
-    """Show a reading's path over its slide so far, and the reader's current activity.
+    """Show a reading's steps so far, and the reader's current activity.
 
     `reading` is its name if started from a page, or its folder below a `--root` folder.
 
     Raises
     ------
     InputError
-        If there is no such reading, it is for another slide, or its trace does not fit; the
+        If there is no such reading, it is for another slide, or its file is damaged; the
         response has status 422.
     """
-    from sage.core.llm.trace import read_trace
-    from sage_slide_reading.reader.path import path_of
-    from sage_slide_reading.reader.person import NOW, Now
-
     site: Site = request.app.state.site
     slide = slide_file(request, path)
     own = bool(NAME.fullmatch(reading))
     if own:
         folder = _own(site, reading)
-        asked = read_model(folder / ASKED, Asked)
+        asked, state = read_model(folder / ASKED, Asked), _state(request, folder)
         if asked.slide != str(slide):
             raise InputError("this reading is for another slide")
-        said: dict[str, Any] = asked.model_dump(exclude={"slide"})
     else:
-        folder = resolve_allowed(site, reading, lambda at: (at / TRACE).is_file())
-        said = {"by": "", "at": "", "question": "", "answers": ()}
-    state = _state(request, folder) if own else "finished"
-    trace = folder / TRACE
-    if not trace.is_file():
-        lines = []
-    elif trace.stat().st_size > MOST_BYTES:
-        raise InputError(f"{folder.name}: this trace is too large to show")
-    else:
-        lines = read_trace(trace)
-    way = path_of(lines) if lines else None
-    final = way.reading if way else None
-    if final is not None and not own:
-        said |= {"question": final.question.text, "answers": final.question.options}
+        folder = resolve_allowed(site, reading, lambda at: (at / READING).is_file())
+        asked, state = Asked(), "finished"
+    final, steps, now = None, [], None
+    if state == "finished":
+        if (folder / READING).stat().st_size > MOST_BYTES:
+            raise InputError(f"{folder.name}: this reading is too large to show")
+        final = read_model(folder / READING, Reading)
         opened = request.app.state.tiles.slide(slide)
         if (final.slide, final.size) != (opened.name, (opened.width, opened.height)):
             raise InputError("this reading is for another slide")
-    now = read_model(folder / NOW, Now) if own and (folder / NOW).is_file() else None
-    problem = request.app.state.commands.failure(f"reading-{folder.name}") if own else ""
+        kept = {"question": final.question.text, "answers": final.question.options}
+        asked = asked.model_copy(update=kept)
+        steps = [step.model_dump(mode="json") for step in final.steps]
+    elif (folder / STEPS).is_file():
+        steps = read_json(folder / STEPS)
+    if state in ("running", "waiting"):
+        now = read_json(folder / NOW)
     return {
-        **said,
+        **asked.model_dump(exclude={"slide"}),
         "reading": reading,
         "own": own,
         "state": state,
-        "problem": problem or (way.problem if way else ""),
-        "now": now.model_dump(mode="json") if now and state in ("running", "waiting") else None,
-        "before": way.before if way else (),
-        "visits": [visit.model_dump(mode="json") for visit in way.visits] if way else [],
-        "rests_on": final.rests_on if final else (),
-        "answer": final.answer if final else None,
-        "reasoning": final.reasoning if final else "",
-        "statement": final.statement if final else "",
-        "read": final.read.model_dump() if final else None,
+        "problem": request.app.state.commands.failure(f"reading-{folder.name}") if own else "",
+        "now": now,
+        "steps": steps,
+        "final": final and final.model_dump(mode="json", exclude={"steps"}),
     }
 
 
@@ -200,20 +193,14 @@ def start(asking: Asking, request: Request) -> dict[str, str]:
         already controls this slide's view, or too many readings are running; the response has
         status 422.
     """
-    site: Site = request.app.state.site
     slide = slide_file(request, asking.slide)
     who = ForeignText(person(request, asking.person))
     check_count(request)
     question = make_question(asking.question, asking.answers)
-    home = _home(site)
     with STARTING:
-        running = [
-            (folder, read_model(folder / ASKED, Asked))
-            for folder in (sorted(home.iterdir()) if home.is_dir() else [])
-            if (folder / ASKED).is_file()
-            and _state(request, folder) in ("starting", "running", "waiting")
-        ]
-        for _, asked in running:
+        busy = ("starting", "running", "waiting")
+        running = [asked for _, asked, state in _list_own(request) if state in busy]
+        for asked in running:
             if asked.slide == str(slide):
                 raise InputError(
                     f"{asked.by} already started a reading of this slide ({asked.question}); "
@@ -222,15 +209,14 @@ def start(asking: Asking, request: Request) -> dict[str, str]:
         if len(running) >= MOST_RUNNING:
             raise InputError(f"{len(running)} slides are being read; wait until a reading finishes")
         name = f"{clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
-        folder = home / name
+        folder = _home(request.app.state.site) / name
         folder.mkdir(parents=True)
         asked = Asked(slide=str(slide), by=who, at=clock.stamp(), question=question.text,
                       answers=question.options)  # fmt: skip
         write_json(folder / ASKED, asked)
         request.app.state.commands.start(
             f"reading-{name}", "reading", "read", f"--out={folder}", "--replace",
-            "--intervene-from-page",
-            f"--by={who!s}", f"--magnification={asking.magnification}",
+            "--intervene-from-page", f"--magnification={asking.magnification}",
             f"--patch-px={asking.patch_px}", f"--rounds={asking.rounds}",
             *(f"--answer={answer}" for answer in asking.answers),
             *(["--pause"] if asking.pause else []), "--", str(slide), asking.question,
@@ -248,18 +234,13 @@ def say(word: Word, request: Request) -> dict[str, bool]:
         If the reading is not running, or the change cannot be made; the response has status
         422.
     """
-    from sage_slide_reading.reader.person import MOST_SAID, NOW, SAID, Said
-    from sage_slide_reading.reader.person import say as leave
-
     folder = _own(request.app.state.site, word.reading)
-    if _state(request, folder) not in ("running", "waiting") or not (folder / NOW).is_file():
+    if _state(request, folder) not in ("running", "waiting"):
         raise InputError("the reader is not running")
     file = folder / SAID
-    if file.is_file() and file.stat().st_size > MOST_SAID - 8192:
+    if file.is_file() and file.stat().st_size > MOST_SAID:
         raise InputError("this reading has too many messages; start a new reading")
-    change = Intervention(**{name: getattr(word, name) for name in Intervention.model_fields})
-    changed = change != Intervention()
-    if not changed and word.pause is None and not word.go:
+    if not word.describe() and word.pause is None and not word.go:
         raise InputError("the message contains no change")
     if (box := word.region) is not None:
         slide = request.app.state.tiles.slide(Path(read_model(folder / ASKED, Asked).slide))
@@ -268,34 +249,25 @@ def say(word: Word, request: Request) -> dict[str, bool]:
     if word.edit is not None and not word.edit[1].strip():
         raise InputError("the description is empty")
     by = ForeignText(person(request, word.person), longest=80)
-    said = Said(at=clock.stamp(), by=by, change=change if changed else None, pause=word.pause,
-                go=word.go)  # fmt: skip
-    leave(folder, said)
+    said = word.model_dump(exclude={"reading", "person"}) | {"by": by}
+    append_line(file, Intervention(**said).model_dump_json())
     return {"said": True}
-
-
-class Named(Strict):
-    """Request that names a reading."""
-
-    reading: str
 
 
 @router.post("/stop")
 def stop(named: Named, request: Request) -> dict[str, bool]:
-    """Interrupt the reader as with Ctrl-C, keeping its trace.
+    """Interrupt the reader as with Ctrl-C, keeping what it has seen.
 
     Raises
     ------
     InputError
         If the reading is not running.
     """
-    from sage_slide_reading.reader.export import holder
-
     folder = _own(request.app.state.site, named.reading)
     if request.app.state.commands.interrupt(f"reading-{folder.name}"):
         return {"stopped": True}
     held = holder(folder)
-    if held is None or held[1] <= 1:
+    if not held or held <= 1:
         raise InputError("the reader is not running")
-    os.kill(held[1], signal.SIGINT)
+    os.kill(held, signal.SIGINT)
     return {"stopped": True}

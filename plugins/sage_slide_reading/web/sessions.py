@@ -48,23 +48,11 @@ class Begun(Strict):
     screen: tuple[int, int]
 
 
-class Looked(Strict):
-    """View on the screen from `t` on; `zoom` is screen pixels per level-0 pixel."""
-
-    t: float
-    kind: str = Field(max_length=10)
-    x: float
-    y: float
-    w: float
-    h: float
-    zoom: float = Field(gt=0, le=1000, allow_inf_nan=False)
-
-
 class Batch(Strict):
     """Events in order, starting at the number of the first event."""
 
     first: int = Field(ge=0)
-    events: tuple[Looked, ...] = Field(max_length=BATCH)
+    events: tuple[ViewEvent, ...] = Field(max_length=BATCH)
 
 
 @cache
@@ -143,8 +131,8 @@ def list_sessions(request: Request) -> list[dict[str, Any]]:
 
 
 @router.post("")
-def begin(begun: Begun, request: Request) -> dict[str, str]:
-    """Begin a session with the reader's consent, and return its name.
+def begin(begun: Begun, request: Request) -> dict[str, Any]:
+    """Begin a session with the reader's consent, and return its name and native magnification.
 
     Raises
     ------
@@ -166,7 +154,7 @@ def begin(begun: Begun, request: Request) -> dict[str, str]:
     recordings(request).begin(name, header)
     if request.app.state.site.people.identified:
         write_text(_owner(request, name), person(request, ""))
-    return {"name": name}
+    return {"name": name, "native": header.native}
 
 
 @router.post("/{name}/events")
@@ -180,19 +168,9 @@ def append(name: str, batch: Batch, request: Request) -> dict[str, int]:
         or the session is full; the response has status 422, and nothing from the batch is
         kept.
     """
-    path = find_session(request, name)
+    find_session(request, name)
     _own(request, name)
-    native = read_header(path).native
-    try:
-        events = [
-            ViewEvent.model_validate(
-                looked.model_dump(exclude={"zoom"}) | {"magnification": native * looked.zoom}
-            )
-            for looked in batch.events
-        ]
-    except ValidationError as error:
-        raise InputError(explain_validation(error)) from None
-    return {"kept": recordings(request).append(name, batch.first, events)}
+    return {"kept": recordings(request).append(name, batch.first, batch.events)}
 
 
 @router.get("/{name}")

@@ -21,10 +21,8 @@ function Panel({ name, title, lines, editing, set, edit, changed, restore }) {
 }
 
 function Timing({ audit }) {
-  const rows = [["accepted as drafted", audit.accepted, audit.verify_s], ["accepted after an edit", audit.revised, audit.revise_s], ["rejected", audit.rejected, null], ["all", audit.decided, audit.average_s]];
   return html`<section class="panel" id="timing" aria-label="Timing"><h3>What the review took</h3><table class="small"><thead><tr><th>Rounds</th><th class="n">Count</th><th class="n">Per round</th></tr></thead>
-    <tbody>${rows.map(([words, n, s]) => html`<tr><td>${words}</td><td class="n">${count(n)}</td><td class="n">${secs(s)}</td></tr>`)}</tbody></table>
-    ${audit.clicks == null ? null : html`<p class="small">${audit.clicks.toFixed(1)} clicks and ${audit.keys.toFixed(0)} keys per round${audit.from_scratch_s == null ? "" : `; written from scratch, with the reader's own way to the region, ${secs(audit.from_scratch_s)}`}.</p>`}</section>`;
+    <tbody>${Object.entries(audit).map(([state, [n, s]]) => html`<tr><td>${state}</td><td class="n">${count(n)}</td><td class="n">${secs(s)}</td></tr>`)}</tbody></table></section>`;
 }
 
 function Review({ name, site }) {
@@ -39,8 +37,7 @@ function Review({ name, site }) {
   const [wrong, setWrong] = useState("");
   const [busy, setBusy] = useState(false);
   const effort = useRef({ round: -1 });
-  // Of this round: begun anew by whatever comes first, a picture or a click.
-  const own = () => { if (effort.current.round !== at) effort.current = { round: at, loaded: 0, since: 0, clicks: 0, keys: 0 }; return effort.current; };
+  const own = () => { if (effort.current.round !== at) effort.current = { round: at, loaded: 0, since: 0 }; return effort.current; };
   const round = data?.rounds[at], scratch = data?.drafted_by === "none";
   // Before the page is shown, or a click that comes at once would be undone.
   useLayoutEffect(() => {
@@ -62,7 +59,7 @@ function Review({ name, site }) {
   const decide = async (accept) => {
     const took = own(); setBusy(true);
     try {
-      const body = { round: at, accept, rationale: panels, reviewer: person, seconds: took.since ? (performance.now() - took.since) / 1000 : null, clicks: took.clicks, keys: took.keys };
+      const body = { round: at, accept, rationale: panels, reviewer: person, seconds: took.since ? (performance.now() - took.since) / 1000 : null };
       const made = await api(`/api/drafts/${encodeURIComponent(name)}/decisions`, { body });
       localStorage.setItem("reviewer", person);
       data.decisions[at] = { state: made.state, rationale: panels };
@@ -79,7 +76,7 @@ function Review({ name, site }) {
   const picture = (kind) => `/api/drafts/${encodeURIComponent(name)}/picture?${new URLSearchParams({ round: kind === "thumbnail" ? 0 : at, kind })}`;
   const box = { left: `${100 * round.action.x / header.width}%`, top: `${100 * round.action.y / header.height}%`, width: `${100 * round.action.w / header.width}%`, height: `${100 * round.action.h / header.height}%` };
   const state = decided[at] || "open";
-  return html`<div class="review" data-round=${at} data-decided=${done} onClickCapture=${() => { own().clicks += 1; }} onKeyDownCapture=${() => { own().keys += 1; }}>
+  return html`<div class="review" data-round=${at} data-decided=${done}>
     <div class="row status"><strong>${header.slide}</strong><span>region ${at + 1} of ${data.rounds.length}: <code>${round.action.command}</code></span>
       <progress aria-label="regions decided" max=${data.rounds.length} value=${done}/><span>${done} decided</span><span class="n" data-elapsed>${elapsed.toFixed(0)} s</span>
       <span class=${`pill ${STATES[state] || ""}`} data-state=${state}>${state}</span></div>
@@ -95,7 +92,7 @@ function Review({ name, site }) {
       <button type="button" id="after" class="plain" disabled=${at + 1 >= data.rounds.length} onClick=${() => setAt(at + 1)}>region after</button></div>
     <${Wrong} error=${wrong}/>
     <p class="tiny soft">${data.statement}</p></div>
-    ${audit?.decided ? html`<${Timing} audit=${audit}/>` : null}`;
+    ${done ? html`<${Timing} audit=${audit}/>` : null}`;
 }
 
 function List() {

@@ -9,9 +9,27 @@ const LEVELS = [10, 20, 40];
 const STAGES = { selected: "before the first look", described: "after the descriptions", missing: "before the next look" };
 
 function kindOf(visit, reading, first) {
-  if (reading.rests_on.includes(visit.seen.region.id)) return "answer";
+  if (reading.final?.rests_on.includes(visit.seen.region.id)) return "answer";
   return visit.seen.region.magnification > first ? "inspected" : "overview";
 }
+
+// What followed a step: the last region of the step tells it.
+function then(step, final) {
+  const said = ({ answer, thinking_steps: why }) => `${answer ?? "none"}. ${why}`;
+  return [
+    step.predicted && `answer so far: ${said(step.predicted)}`,
+    step.reflected && `sufficient: ${step.reflected.sufficient}. ${step.reflected.reason}`,
+    step.missing && `missing: ${[...new Set(step.missing.items.map((item) => item.missing_info))].join("; ")}`,
+    ...step.interventions.map((words) => `a person: ${words}`),
+    step.why_next,
+    final && `answer from everything that was seen: ${said({ answer: final.answer, thinking_steps: final.reasoning })}`,
+  ].filter(Boolean);
+}
+
+const visitsOf = ({ steps, final }) => steps.flatMap((step, n) => step.seen.map((seen, place) => ({
+  round: step.round, looked_for: step.looked_for, relevance: step.relevance[place], seen,
+  then: place + 1 < step.seen.length ? ["the next region chosen for this round"] : then(step, n + 1 === steps.length && final),
+})));
 
 function Ask({ slide, person, name, started }) {
   const [question, setQuestion] = useState("");
@@ -74,7 +92,7 @@ function Reading({ slide, name, person, site, frame, held, goTo, show, close }) 
   const [told, setTold] = useState("");
   const player = usePlayer(reading?.visits.length || 0);
   const busy = reading && BUSY.includes(reading.state), was = useRef(false);
-  const load = () => api(`${ROOT}/one?${new URLSearchParams({ path: slide.path, reading: name })}`).then((found) => { setReading(found); return found; }, (e) => { setWrong(e.message); });
+  const load = () => api(`${ROOT}/one?${new URLSearchParams({ path: slide.path, reading: name })}`).then((found) => { setReading({ ...found, visits: visitsOf(found) }); return found; }, (e) => { setWrong(e.message); });
   useEffect(() => {
     let live = true, timer = 0;
     const again = async () => { const found = await load(); if (live && found && BUSY.includes(found.state)) timer = setTimeout(again, 700); };
@@ -115,8 +133,8 @@ function Reading({ slide, name, person, site, frame, held, goTo, show, close }) 
       <label class="small"><input type="checkbox" id="follow" checked=${follow} onChange=${(e) => setFollow(e.target.checked)}/> the view follows</label>` : html`<p class="small soft" role="status">${busy ? "It has not looked at anything yet." : "Nothing was looked at."}</p>`}
     ${visit ? html`<${Seen} visit=${visit} n=${player.at} count=${reading.visits.length} goTo=${goTo}/>` : null}
     ${busy && reading.own && may("review") ? html`<${StepIn} reading=${reading} person=${person} visit=${visit} frame=${frame} held=${held} slide=${slide} say=${say}/><p class="small" role="status">${told}</p>` : null}
-    ${reading.state === "finished" ? html`<div class="said" id="answer"><p><strong>${reading.answer == null ? "No answer: it abstains" : reading.answer}</strong></p><p class="small">${reading.reasoning}</p>
-      ${reading.read ? html`<p class="tiny soft">${reading.read.regions} regions described; ${Math.round(100 * reading.read.overview_share)}% of the tissue read at low power, ${(100 * reading.read.high_power_share).toFixed(1)}% at high power.</p>` : null}<p class="tiny soft">${reading.statement}</p></div>` : null}
+    ${reading.state === "finished" ? html`<div class="said" id="answer"><p><strong>${reading.final.answer ?? "No answer: it abstains"}</strong></p><p class="small">${reading.final.reasoning}</p>
+      <p class="tiny soft">${reading.final.read.regions} regions described; ${Math.round(100 * reading.final.read.overview_share)}% of the tissue read at low power, ${(100 * reading.final.read.high_power_share).toFixed(1)}% at high power.</p><p class="tiny soft">${reading.final.statement}</p></div>` : null}
     <button type="button" class="plain" id="close-reading" onClick=${close}>close</button></div>`;
 }
 

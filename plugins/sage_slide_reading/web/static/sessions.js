@@ -52,7 +52,7 @@ function Recorder({ slide, frame, goTo, goHome, show, element }) {
   const round = (v) => Math.round(v * 10) / 10;
   const note = (kind, view) => {
     const own = kept.current, t = Math.round(performance.now() - own.begun) / 1000;
-    own.events.push({ t, kind, x: round(view.x - view.width / 2), y: round(view.y - view.height / 2), w: round(view.width), h: round(view.height), zoom: view.zoom });
+    own.events.push({ t, kind, x: round(view.x - view.width / 2), y: round(view.y - view.height / 2), w: round(view.width), h: round(view.height), magnification: own.native * view.zoom });
     own.last = kind === "close" ? null : view;
   };
   const look = () => {
@@ -92,8 +92,8 @@ function Recorder({ slide, frame, goTo, goHome, show, element }) {
     if (state === "paused") { setState("on"); return; }
     try {
       const box = element().getBoundingClientRect(); localStorage.setItem("pseudonym", reader);
-      const { name } = await api("/api/sessions", { body: { slide: path, reader, task, consent, screen: [Math.round(box.width), Math.round(box.height)] } });
-      kept.current = { name, first: 0, events: [], begun: performance.now(), last: null }; setTold({ events: 0, seconds: 0, waiting: 0 });
+      const { name, native } = await api("/api/sessions", { body: { slide: path, reader, task, consent, screen: [Math.round(box.width), Math.round(box.height)] } });
+      kept.current = { name, native, first: 0, events: [], begun: performance.now(), last: null }; setTold({ events: 0, seconds: 0, waiting: 0 });
       setState("on");
     } catch (e) { setWrong(e.message); }
   };
