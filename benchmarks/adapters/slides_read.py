@@ -27,12 +27,10 @@ from mcp_servers.slides.slide import Slide
 from sage.core.models import Strict
 from sage.core.seeds import generator
 from sage_slide_reading.reader.algorithm import read_slide
-from sage_slide_reading.reader.computed import Sight
 from sage_slide_reading.reader.eyes import Eyes, computed_eyes
 from sage_slide_reading.reader.rules import RulesExecutor
 from sage_slide_reading.reader.scope import Scope
 from sage_slide_reading.reader.types import Options, Prediction, Question, Reflection, Region, State
-from validation.statistics.base import FloatArray
 
 DEVELOPED_ON = range(8)
 """Seeds used to choose thresholds."""
@@ -237,12 +235,10 @@ def paint(seed: int, folder: Path) -> Path:
 def ask_slide(seed: int, folder: Path) -> list[Answered]:
     """Ask every reader every question about a painted slide."""
     out = []
-    cells: dict[str, FloatArray] = {}
-    tables: dict[tuple[str, float], FloatArray] = {}
     with Slide.open(paint(seed, folder), threads=1) as slide:
         for name, ablate in READERS.items():
             for place, asked in enumerate(plant(seed).questions):
-                eyes = ablate(computed_eyes(Sight(cells, tables)), seed * 100 + place)
+                eyes = ablate(computed_eyes(), seed * 100 + place)
                 reading = read_slide(Scope(slide, OPTIONS), eyes, asked.question, OPTIONS)
                 out.append(Answered(
                     reader=name, seed=seed, kind=asked.kind, truth=asked.truth,

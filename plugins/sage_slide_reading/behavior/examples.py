@@ -54,11 +54,8 @@ def read_examples(
     thumbnail_px : longer side of the thumbnails
     patient : maps a slide's file name to its patient
 
-    Raises
-    ------
-    InputError
-        If there is no session, or if a slide is missing, ambiguous, or not of the recorded
-        size.
+    Raises `InputError` if there is no session, or if a slide is missing, ambiguous, or not of the
+    recorded size.
     """
     files = [sessions] if sessions.is_file() else sorted(sessions.rglob(f"*{SUFFIX}"))
     if not files:

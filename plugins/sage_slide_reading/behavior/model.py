@@ -80,10 +80,7 @@ class BehaviorCard(Strict):
     def behavior(self, task: str | None) -> int:
         """Return the index of a behavior in the bank; the name may be omitted for a single entry.
 
-        Raises
-        ------
-        InputError
-            If there is none of this name, or several and none is named.
+        Raises `InputError` if there is none of this name, or several and none is named.
         """
         tasks = [behavior.task for behavior in self.behaviors]
         if task is None and len(tasks) == 1:
@@ -97,10 +94,7 @@ class BehaviorCard(Strict):
 def shipped_model() -> Path:
     """Return the bundled model, trained on scripted readers of simulated lymph nodes.
 
-    Raises
-    ------
-    InputError
-        If this installation lacks it.
+    Raises `InputError` if this installation lacks it.
     """
     folder = data_folder("models") / "behavior"
     if not (folder / WEIGHTS).is_file():
@@ -132,10 +126,7 @@ class BehaviorModel:
     def __init__(self, folder: Path | None = None) -> None:
         """Load a behavior model from its folder.
 
-        Raises
-        ------
-        InputError
-            If the folder does not contain such a model, or the model is damaged.
+        Raises `InputError` if the folder does not contain such a model, or the model is damaged.
         """
         import torch
         from safetensors import SafetensorError, safe_open

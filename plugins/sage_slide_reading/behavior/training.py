@@ -118,10 +118,7 @@ def bank_of(examples: Sequence[Example], bins: tuple[float, ...]) -> tuple[Behav
 def card_of(examples: Sequence[Example], settings: TrainSettings, source: str) -> BehaviorCard:
     """Build the card for a model to be trained on these examples.
 
-    Raises
-    ------
-    InputError
-        If the recordings contain nothing that a model could learn.
+    Raises `InputError` if the recordings contain nothing that a model could learn.
     """
     if not examples:
         raise InputError("the sessions contain no regions with stays, pans or peeks")
@@ -252,10 +249,7 @@ def train(
 ) -> Trained:
     """Evaluate with patient-grouped folds, then train on everything; `source` is for the card.
 
-    Raises
-    ------
-    InputError
-        If there are fewer patients than folds, or there is nothing to learn from.
+    Raises `InputError` if there are fewer patients than folds, or there is nothing to learn from.
     """
     card = card_of(examples, settings, source)
     measured: list[Measured] = []
@@ -279,10 +273,7 @@ def train(
 def split_patients(examples: Sequence[Example], folds: int, seed: int) -> list[set[str]]:
     """Assign patients to folds so that every behavior has sessions outside each fold.
 
-    Raises
-    ------
-    InputError
-        If there are too few patients.
+    Raises `InputError` if there are too few patients.
     """
     patients = sorted({example.patient for example in examples})
     if not 2 <= folds <= len(patients):

@@ -11,7 +11,7 @@ from sage.cli.options import AsJson
 
 if TYPE_CHECKING:
     from sage_slide_reading.reader.person import Person
-    from sage_slide_reading.reader.types import Box, Reading
+    from sage_slide_reading.reader.types import Reading
 
 
 def read_slide(
@@ -20,14 +20,6 @@ def read_slide(
     answers: Annotated[
         list[str] | None,
         typer.Option("--answer", help="Option of a multiple-choice question; repeatable."),
-    ] = None,
-    places: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--place",
-            metavar="NAME=X,Y,W,H",
-            help="Named area for use in answers, in level-0 pixels.",
-        ),
     ] = None,
     eyes: Annotated[
         Literal["computed", "clip", "model"],
@@ -126,10 +118,7 @@ def read_slide(
 
     if (intervene and from_page) or (pause and not from_page):
         raise InputError("--pause requires --intervene-from-page instead of --intervene")
-    named = dict(map(_place, places or ()))
-    if len(named) < len(places or ()):
-        raise InputError("--place: two places have the same name")
-    asked = make_question(question, answers or (), named)
+    asked = make_question(question, answers or ())
     try:
         options = Options(magnification=magnification, patch_px=patch_px, rounds=rounds)
     except ValidationError as error:
@@ -215,15 +204,3 @@ def describe_reading(reading: Reading) -> list[str]:
     )
     lines.append(reading.statement)
     return lines
-
-
-def _place(text: str) -> tuple[str, Box]:
-    """Parse a named area given as NAME=X,Y,W,H in level-0 pixels."""
-    from sage.core.errors import InputError
-    from sage_slide_reading.reader.types import parse_box
-
-    name, _, rest = text.partition("=")
-    box = parse_box(rest)
-    if not name or box is None:
-        raise InputError(f"--place {text}: expected NAME=X,Y,W,H in level-0 pixels")
-    return name, box

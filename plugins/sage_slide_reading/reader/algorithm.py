@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sage.core.errors import FaultError, InputError
+from sage.core.errors import FaultError
 from sage.core.printable import one_line
 from sage_slide_reading.reader.eyes import Eyes
 from sage_slide_reading.reader.person import Person, Stage
@@ -46,10 +46,8 @@ class Inquiry:
     def predict(self, state: State) -> Prediction:
         """Ask the Executor for an answer; one that names an option becomes that option.
 
-        Raises
-        ------
-        FaultError
-            If the answer rests on regions that were not described, or is not one of the options.
+        Raises `FaultError` if the answer rests on regions that were not described, or is not one
+        of the options.
         """
         found = self.eyes.executor.predict(self.scope, state)
         unseen = set(found.regions) - {seen.region.id for seen in state.seen}
@@ -242,15 +240,7 @@ def read_slide(
 ) -> Reading:
     """Answer a question about a slide by looking at it.
 
-    Raises
-    ------
-    InputError
-        If there is no tissue, or a place is outside the slide.
-    FaultError
-        If the Executor's answer cites what was never seen, or a model's replies remain unusable.
+    Raises `InputError` if there is no tissue, and `FaultError` if the Executor's answer cites what
+    was never seen, or a model's replies remain unusable.
     """
-    wide, high = scope.slide.width, scope.slide.height
-    for name, box in question.places.items():
-        if not box.is_within(wide, high):
-            raise InputError(f'place "{name}" is outside the slide ({wide} × {high} pixels)')
     return _PathAgent(Inquiry(scope, eyes, question), options, person).read()

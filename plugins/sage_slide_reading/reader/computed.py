@@ -8,7 +8,7 @@ segmented and measured.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -100,45 +100,34 @@ SIGNS: dict[Concept, Sign] = {
 }  # fmt: skip
 
 
+@dataclass
 class Sight:
-    """Measurements on a slide, cached so that no region is measured twice.
+    """Measurements of a reading, cached so that no region is measured twice."""
 
-    `cells` and `tables` may be shared by readings of a slide, since they do not depend on the
-    other regions that were read.
-    """
-
-    def __init__(
-        self,
-        cells: dict[str, F64] | None = None,
-        tables: dict[tuple[str, float], F64] | None = None,
-    ) -> None:
-        self.cells = {} if cells is None else cells
-        self.tables = {} if tables is None else tables
-        self.kept: dict[tuple[str, float], dict[FindingName, Finding]] = {}
-        self.coarse: dict[str, F64] = {}
-        self.overview: dict[str, dict[Concept, float]] = {}
-        self.nuclei: dict[tuple[str, float], F64] = {}
-        self.pool: dict[float, list[F64]] = {}
+    kept: dict[tuple[str, float], dict[FindingName, Finding]] = field(default_factory=dict)
+    coarse: dict[str, F64] = field(default_factory=dict)
+    overview: dict[str, dict[Concept, float]] = field(default_factory=dict)
+    nuclei: dict[tuple[str, float], F64] = field(default_factory=dict)
 
     def cells_of(self, scope: Scope, patch: Region) -> F64:
         """Return the cells of a patch at low power."""
-        scope.count(patch)
-        if patch.id not in self.cells:
-            self.cells[patch.id] = coarse_cells(scope, patch)
-        return self.cells[patch.id]
+        if patch.id not in self.coarse:
+            self.coarse[patch.id] = coarse_cells(scope, patch)
+        return self.coarse[patch.id]
 
-    def table_of(self, scope: Scope, region: Region) -> F64:
-        """Return the nuclei in a region at high power."""
+    def nuclei_of(self, scope: Scope, region: Region) -> F64:
+        """Return a region's nuclei, which from then on contribute to the slide's usual values."""
         key = (region.id, region.magnification)
-        scope.count(region)
-        if key not in self.tables:
-            self.tables[key] = nuclei_table(scope, region)
-        return self.tables[key]
+        if key not in self.nuclei:
+            scope.count(region)
+            self.nuclei[key] = nuclei_table(scope, region)
+        return self.nuclei[key]
 
     def usual_density(self, magnification: float) -> float:
         """Compute the median optical density of all nuclei seen so far at a magnification."""
-        dark = [table[:, 8] for table in self.pool.get(magnification, []) if len(table)]
-        return float(np.median(np.concatenate(dark))) if dark else 0.0
+        dark = [t[:, 8] for (_, level), t in self.nuclei.items() if level == magnification]
+        pooled = np.concatenate(dark) if dark else np.zeros(0)
+        return float(np.median(pooled)) if len(pooled) else 0.0
 
 
 _CELLS = ("nuclear", "covered", "eosin", "gap", "darkest", "edge", "tissue")
@@ -158,12 +147,13 @@ class ComputedNavigator:
     ) -> list[float]:
         """See `eyes.Navigator`; the score is that of the question's strongest concept."""
         wanted = concepts_of(query) or meaning(question).concepts or (Concept.CELLULARITY,)
-        low = [region for region in regions if region.magnification < NUCLEI_FROM]
-        if low:
-            self._impressions(scope)
+        low = any(region.magnification < NUCLEI_FROM for region in regions)
+        if low and not self.sight.overview:
+            cells = {patch.id: self.sight.cells_of(scope, patch) for patch in scope.patches}
+            self.sight.overview = impressions(cells)
         for region in regions:
             if region.magnification >= NUCLEI_FROM:
-                nuclei_of(scope, region, self.sight)  # the meaning of dark depends on all of them
+                self.sight.nuclei_of(scope, region)  # the meaning of dark depends on all of them
         scores = []
         for region in regions:
             if region.magnification < NUCLEI_FROM:
@@ -173,13 +163,6 @@ class ComputedNavigator:
                 found = findings(scope, region, self.sight)
                 scores.append(max(_weight(found, concept) for concept in wanted))
         return scores
-
-    def _impressions(self, scope: Scope) -> None:
-        if self.sight.overview:
-            return
-        for patch in scope.patches:
-            self.sight.coarse[patch.id] = self.sight.cells_of(scope, patch)
-        self.sight.overview.update(impressions(self.sight.coarse))
 
 
 def _weight(found: dict[FindingName, Finding], concept: Concept) -> float:
@@ -318,22 +301,10 @@ def nuclei_table(scope: Scope, region: Region) -> F64:
     return np.asarray(table[own])
 
 
-def nuclei_of(scope: Scope, region: Region, sight: Sight) -> F64:
-    """Return a region's nuclei, which from then on contribute to the slide's usual values."""
-    key = (region.id, region.magnification)
-    if key not in sight.nuclei:
-        sight.nuclei[key] = sight.table_of(scope, region)
-        sight.pool.setdefault(region.magnification, []).append(sight.nuclei[key])
-    return sight.nuclei[key]
-
-
 def findings(scope: Scope, region: Region, sight: Sight) -> dict[FindingName, Finding]:
     """Compute every quantity for a region at high power, by name.
 
-    Raises
-    ------
-    ValueError
-        If the region's magnification is too low for nuclei.
+    Raises `ValueError` if the region's magnification is too low for nuclei.
     """
     from mcp_servers.pathology.compute.nuclei import (
         green_density,
@@ -346,7 +317,7 @@ def findings(scope: Scope, region: Region, sight: Sight) -> dict[FindingName, Fi
     key = (region.id, region.magnification)
     if key in sight.kept:
         return sight.kept[key]
-    table = nuclei_of(scope, region, sight)
+    table = sight.nuclei_of(scope, region)
     image = scope.pixels(region)
     green = green_density(image)
     mm2 = max(region.um[2] * region.um[3] * scope.tissue_share(region.box) / 1e6, 1e-6)
@@ -539,9 +510,7 @@ class ComputedPerceptor:
         )
 
     def _impression(self, scope: Scope, region: Region, question: Question | None) -> Described:
-        cells = self.sight.coarse.get(region.id)
-        if cells is None:
-            cells = self.sight.coarse[region.id] = self.sight.cells_of(scope, region)
+        cells = self.sight.cells_of(scope, region)
         text = (
             f"impression at {region.magnification:.3g}x: {cells[:, 1].mean():.0%} nuclear, "
             f"{cells[:, 3].mean():.0%} without dye"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -81,7 +82,7 @@ def meaning(question: Question) -> Meaning:
     text = question.text.lower()
     found = concepts_of(text)
     named = [concepts_of(option) for option in question.options]
-    placed = [place_of(option, question) is not None for option in question.options]
+    placed = [place_of(option) is not None for option in question.options]
     if sum(bool(concepts) for concepts in named) >= 2 and sum(placed) < 2:
         every = tuple(dict.fromkeys(concepts[0] for concepts in named if concepts))
         return Meaning(every, Asked.WHAT, FIELD_UM)
@@ -150,17 +151,9 @@ def out_of_reach(question: Question, asked: Meaning) -> str:
     return ""
 
 
-Place = tuple[int, int] | str
-"""Horizontal and vertical position (-1 left or upper, 0 middle, 1 right or lower), or area."""
-
-
-def place_of(text: str, question: Question) -> Place | None:
-    """Return the place that an option names: an area in the question or a direction."""
-    said = plain(text)
-    for name in question.places:
-        if said == plain(name) or said.endswith(" " + plain(name)):
-            return name
-    words = set(said.split())
+def place_of(text: str) -> tuple[int, int] | None:
+    """Return the direction that a text names: -1 left or upper, 0 middle, 1 right or lower."""
+    words = set(plain(text).split())
     across = (1 if words & {"right"} else 0) - (1 if words & {"left"} else 0)
     down = (1 if words & {"lower", "bottom", "below"} else 0) - (
         1 if words & {"upper", "top", "above"} else 0
@@ -174,33 +167,18 @@ CENTRAL = 0.36
 """Fraction of the half width and half height within which a point is central."""
 
 
-def option_at(question: Question, u: float, v: float, x: float, y: float) -> str | None:
-    """Return the option whose place contains a point: areas first, then the nearest direction.
-
-    Parameters
-    ----------
-    question : with options that name places
-    u, v : position within the tissue, -1 to 1
-    x, y : position in level-0 pixels
-    """
-    places = {option: place_of(option, question) for option in question.options}
-    for option, place in places.items():
-        if isinstance(place, str) and question.places[place].holds(x, y):
-            return option
-    ways = {option: place for option, place in places.items() if isinstance(place, tuple)}
-    if not ways:
-        return None
+def option_at(options: Sequence[str], u: float, v: float) -> str | None:
+    """Return the option whose direction is nearest to a position within the tissue, -1 to 1."""
+    ways = {option: way for option in options if (way := place_of(option)) is not None}
     middle = next((option for option, way in ways.items() if way == (0, 0)), None)
     if middle is not None and max(abs(u), abs(v)) < CENTRAL:
         return middle
-    outer = {option: way for option, way in ways.items() if way != (0, 0)}
-    if not outer:
-        return None
 
-    def along(way: tuple[int, int]) -> float:
-        return (u * way[0] + v * way[1]) / math.sqrt(abs(way[0]) + abs(way[1]))
+    def along(option: str) -> float:
+        across, down = ways[option]
+        return (u * across + v * down) / math.sqrt(abs(across) + abs(down))
 
-    return max(outer, key=lambda option: along(outer[option]))
+    return max((option for option, way in ways.items() if way != (0, 0)), key=along, default=None)
 
 
 def words_at(u: float, v: float) -> str:

@@ -22,10 +22,7 @@ READING = "reading.json"
 def moving_view(folder: Path) -> Iterator[None]:
     """Lock a reading's folder until the block or this process ends.
 
-    Raises
-    ------
-    InputError
-        If another reader has locked it; the message identifies its process.
+    Raises `InputError` if another reader has locked it; the message identifies its process.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with take_lock(folder / LOCK, f"the view in {folder}"):

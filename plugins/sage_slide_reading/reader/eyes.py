@@ -43,7 +43,6 @@ class Navigator(Protocol):
 
         `query` is the question's text, or the missing information.
         """
-        ...
 
 
 class Perceptor(Protocol):
@@ -51,7 +50,6 @@ class Perceptor(Protocol):
 
     def describe(self, scope: Scope, region: Region, question: Question | None) -> Described:
         """Describe a region, or only its relevant aspects if a question is given."""
-        ...
 
 
 class Executor(Protocol):
@@ -59,15 +57,12 @@ class Executor(Protocol):
 
     def predict(self, scope: Scope, state: State) -> Prediction:
         """Answer from the descriptions, or decline to answer."""
-        ...
 
     def reflect(self, scope: Scope, state: State, prediction: Prediction) -> Reflection:
         """Judge whether the descriptions support the answer."""
-        ...
 
     def missing(self, scope: Scope, state: State) -> MissingInfo:
         """Name the missing information, and judge whether zooming in would reveal it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -86,9 +81,9 @@ class Eyes:
     reasoner: Reasoner | None = None
 
 
-def computed_eyes(sight: computed.Sight | None = None) -> Eyes:
-    """Build the default backend, which uses measurements and rules, for a slide."""
-    sight = sight or computed.Sight()
+def computed_eyes() -> Eyes:
+    """Build the default backend, which uses measurements and rules, for a reading."""
+    sight = computed.Sight()
     return Eyes(
         name="computed",
         statement=computed.STATEMENT,
@@ -141,11 +136,8 @@ def make_eyes(
     folder : folder for a model's replies
     trace : receives a model's turns
 
-    Raises
-    ------
-    InputError
-        If weights are missing or not accepted, the settings name no model with vision, or the model
-        does not see.
+    Raises `InputError` if weights are missing or not accepted, the settings name no model with
+    vision, or the model does not see.
     """
     if name == "computed":
         if weights is not None:
@@ -165,10 +157,7 @@ def connect_vision(
 ) -> ChatReasoner:
     """Connect the settings' model, which keeps its replies in `folder`, and check that it sees.
 
-    Raises
-    ------
-    InputError
-        If the settings do not state that the model has vision, or it does not see.
+    Raises `InputError` if the settings do not state that the model has vision, or it does not see.
     """
     from sage.run.wiring import make_chat
     from sage.settings import load

@@ -25,10 +25,7 @@ LEAST_NUCLEI = 10
 def concept_of(question: Question) -> Concept:
     """Return the concept in a question that is asked about every slide in a cohort.
 
-    Raises
-    ------
-    InputError
-        If this backend cannot answer the question on any slide.
+    Raises `InputError` if this backend cannot answer the question on any slide.
     """
     asked = meaning(question)
     if why := out_of_reach(question, asked):

@@ -77,10 +77,7 @@ class Judged(View):
 def refuse_without_model(given: View, resources: Resources) -> NoReturn:
     """Raise an error, because no rule can interpret an image.
 
-    Raises
-    ------
-    InputError
-        Always.
+    Raises `InputError` always.
     """
     raise InputError("viewing images requires a model")
 
@@ -142,10 +139,7 @@ def require_sight(reasoner: Reasoner) -> None:
     A server may refuse pictures, and another drop them, so that the model describes what it never
     saw.
 
-    Raises
-    ------
-    InputError
-        If the model has no eyes.
+    Raises `InputError` if the model has no eyes.
     """
     way = "use a model with vision, or --eyes computed"
     try:

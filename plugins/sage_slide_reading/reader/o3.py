@@ -48,16 +48,13 @@ class Guide(Protocol):
     @property
     def name(self) -> str:
         """Name of the guide."""
-        ...
 
     @property
     def behaviors(self) -> tuple[str, ...]:
         """Tasks for which the guide has a behavior."""
-        ...
 
     def predict(self, slide: Slide, task: str, most: int | None) -> list[Proposed]:
         """Propose at most `most` regions, best first; the guide decides the number if None."""
-        ...
 
 
 class Routed(View):
@@ -101,12 +98,8 @@ def read_guided(
 ) -> Reading:  # fmt: skip
     """Answer a question about a slide (`o3_scope`) from at most `most` regions of a guide.
 
-    Raises
-    ------
-    InputError
-        If the guide does not have the requested behavior.
-    FaultError
-        If a model's replies remain unusable.
+    Raises `InputError` if the guide does not have the requested behavior, and `FaultError` if a
+    model's replies remain unusable.
     """
     if behavior is not None and behavior not in guide.behaviors:
         raise InputError(

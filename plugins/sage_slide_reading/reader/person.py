@@ -67,11 +67,8 @@ class Intervention(View):
     def check(self, scope: Scope, steps: Sequence[Step]) -> None:
         """Check the changes against the slide and the regions seen.
 
-        Raises
-        ------
-        InputError
-            If the region is outside the slide, the description is of a region that was not seen,
-            or the slide has no such magnification.
+        Raises `InputError` if the region is outside the slide, the description is of a region that
+        was not seen, or the slide has no such magnification.
         """
         if self.magnification is not None and self.magnification > 1.05 * scope.native:
             raise InputError(f"the maximum magnification of this slide is {scope.native:.3g}x")
@@ -88,7 +85,6 @@ class Person(Protocol):
 
     def intervene(self, stage: Stage, steps: Sequence[Step]) -> list[Intervention]:
         """Return changes to make now, given the steps so far; empty to continue."""
-        ...
 
 
 class TerminalPerson:
@@ -132,10 +128,7 @@ class TerminalPerson:
 def parse_line(line: str) -> Intervention:
     """Parse a typed line as an intervention.
 
-    Raises
-    ------
-    InputError
-        If the line is not an intervention.
+    Raises `InputError` if the line is not an intervention.
     """
     word, _, rest = line.partition(" ")
     name, _, words = (rest := rest.strip()).partition(" ")

@@ -112,7 +112,8 @@ class _Case:
     def option_at(self, x: float, y: float) -> str | None:
         """Return the option at a level-0 pixel, or its place in words if the question is open."""
         u, v = self.scope.place(x, y)
-        return option_at(self.question, u, v, x, y) if self.question.options else words_at(u, v)
+        options = self.question.options
+        return option_at(options, u, v) if options else words_at(u, v)
 
     def in_range(self, count: float) -> str | None:
         """Return the option whose range includes a count."""
@@ -269,8 +270,8 @@ def _absent(case: _Case) -> Prediction:
 
 def _present(case: _Case) -> Prediction:
     question, sign, positive = case.question, case.sign, case.showing()
-    way = place_of(question.text, question)
-    if isinstance(way, tuple) and way != (0, 0):
+    way = place_of(question.text)
+    if way is not None and way != (0, 0):
         positive = [
             seen
             for seen in positive
@@ -305,7 +306,7 @@ def _locate(case: _Case) -> Prediction:
         voters[option].append(seen)
     best = max(votes, key=lambda option: votes[option])
     if best is None:
-        return _abstain("the finding is outside all places named in the options")
+        return _abstain("the finding is in none of the places named in the options")
     chosen = sorted(voters[best], key=lambda seen: -(seen.value(sign.finding) or 0.0))
     answer = best if case.question.options else f"{sign.name}: {', '.join(map(str, votes))}"
     return _answer(answer, _list_regions(chosen, sign), chosen)

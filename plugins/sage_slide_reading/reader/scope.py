@@ -77,10 +77,7 @@ class Scope:
     def patches(self) -> tuple[Region, ...]:
         """All N patches with tissue at the first magnification, row by row.
 
-        Raises
-        ------
-        InputError
-            If there is no tissue.
+        Raises `InputError` if there is no tissue.
         """
         side = self.options.patch_px * ONE_UM / self.options.magnification / self.mpp
         across, down = (
@@ -113,10 +110,7 @@ class Scope:
     def region(self, box: Box, magnification: float, name: str) -> Region:
         """Return a region for a rectangle chosen by a person or guide.
 
-        Raises
-        ------
-        InputError
-            If it is outside the slide.
+        Raises `InputError` if it is outside the slide.
         """
         if not box.is_within(self.slide.width, self.slide.height):
             raise InputError(
@@ -311,12 +305,8 @@ class Scope:
             if magnification > first
             for name, area in regions.items()
         }
-        high = sum(fine.values())
-        whole = float(self.slide.width * self.slide.height)
         return PixelsRead(
-            patches=len(self.patches),
             regions=len(self._described),
             overview_share=round(min(1.0, overview / tissue), 4),
-            high_power_share=round(min(1.0, high / tissue), 4),
-            high_power_of_slide=round(min(1.0, high / whole), 4),
+            high_power_share=round(min(1.0, sum(fine.values()) / tissue), 4),
         )

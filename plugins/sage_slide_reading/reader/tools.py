@@ -14,7 +14,6 @@ from mcp_servers.pathology.common import SlideInput, SlideResult, of_slide, open
 from mcp_servers.spec import ATTRIBUTE, InputPath, OutputName, Resources, Validity, tool
 from sage.core.errors import InputError
 from sage_slide_reading.reader.types import (
-    Box,
     Described,
     Options,
     Proposed,
@@ -36,10 +35,6 @@ class ReadSlideInput(SlideInput):
     answers: list[Annotated[str, Field(max_length=200)]] = Field(
         default_factory=list, max_length=26, description="Options of a multiple-choice question"
     )
-    places: dict[str, Box] = Field(
-        default_factory=dict, max_length=26,
-        description="Areas named in the options: x, y, width, height in level-0 pixels",
-    )  # fmt: skip
     magnification: float = Field(
         default=5.0, gt=0, le=40, description="Magnification of the first round"
     )
@@ -103,7 +98,7 @@ def read_slide_tool(given: ReadSlideInput, context: ToolContext) -> ReadSlideRes
     options = Options(
         magnification=given.magnification, patch_px=given.patch_px, rounds=given.rounds
     )
-    question = make_question(given.question, given.answers, given.places)
+    question = make_question(given.question, given.answers)
     folder = f"{slide.name}.reading"
     place = context.output(folder)
     with moving_view(place):
@@ -168,10 +163,7 @@ class ReadFindingsResult(SlideResult):
 def check_questions(texts: Sequence[str]) -> list[Question]:
     """Parse questions that the computed backend can answer, each about a different concept.
 
-    Raises
-    ------
-    InputError
-        If a question cannot be answered; the message names it.
+    Raises `InputError` if a question cannot be answered; the message names it.
     """
     from sage_slide_reading.reader.maps import concept_of
 

@@ -65,10 +65,6 @@ class Box(View):
             and self.y + self.height <= height
         )
 
-    def holds(self, x: float, y: float) -> bool:
-        """Return True if a point is inside the box."""
-        return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
-
 
 def parse_box(text: str) -> Box | None:
     """Parse X,Y,W,H in level-0 pixels; None if it is not a rectangle."""
@@ -131,14 +127,11 @@ class Described(View):
 
 
 class Question(View):
-    """A question about a slide, either open or with options; `places` are areas that it names."""
+    """A question about a slide, either open or with options."""
 
     text: str = Field(min_length=3, max_length=1000)
     options: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(
         default=(), max_length=26
-    )
-    places: dict[str, Box] = Field(
-        default_factory=dict, description="Areas by the names used in options, in level-0 pixels"
     )
 
     @model_validator(mode="after")
@@ -161,18 +154,13 @@ class Question(View):
         return None
 
 
-def make_question(
-    text: str, options: Sequence[str] = (), places: dict[str, Box] | None = None
-) -> Question:
+def make_question(text: str, options: Sequence[str] = ()) -> Question:
     """Build a question from user input.
 
-    Raises
-    ------
-    InputError
-        If the question or its options are invalid.
+    Raises `InputError` if the question or its options are invalid.
     """
     try:
-        return Question(text=text, options=tuple(options), places=places or {})
+        return Question(text=text, options=tuple(options))
     except ValidationError as error:
         raise InputError(f"question: {explain_validation(error)}") from None
 
@@ -322,14 +310,10 @@ class Guidance(View):
 class PixelsRead(View):
     """Area read, as fractions of the tissue."""
 
-    patches: int = Field(description="N: number of patches with tissue at the first magnification")
     regions: int = Field(description="Number of described regions")
     overview_share: float = Field(description="Share of tissue read at the first magnification")
     high_power_share: float = Field(
         description="Share of tissue read at a finer magnification, to rank or describe"
-    )
-    high_power_of_slide: float = Field(
-        description="The same as a share of the whole slide, including glass"
     )
 
 

@@ -83,10 +83,7 @@ class Action(Strict):
 def actions_of(session: Session) -> list[Action]:
     """Return a session's normalized actions, sorted by start.
 
-    Raises
-    ------
-    InputError
-        If there are too many to compare.
+    Raises `InputError` if there are too many to compare.
     """
     small = remove_overviews(segment(session), session.header.height)
     pruned = prune_containing(merge_similar(small))

@@ -123,10 +123,7 @@ def decisions_path(drafts: Path) -> Path:
 def read_drafts(path: Path) -> Drafts:
     """Read drafts from their file.
 
-    Raises
-    ------
-    InputError
-        If the file is missing, too large, or does not contain drafts.
+    Raises `InputError` if the file is missing, too large, or does not contain drafts.
     """
     _check_size(path)
     return read_model(path, Drafts)
@@ -135,10 +132,7 @@ def read_drafts(path: Path) -> Drafts:
 def read_decisions(drafts_file: Path, drafts: Drafts) -> dict[int, Decision]:
     """Read the last decision for each round that was made on exactly these drafts.
 
-    Raises
-    ------
-    InputError
-        If a line is not a decision; the message names the line.
+    Raises `InputError` if a line is not a decision; the message names the line.
     """
     path = decisions_path(drafts_file)
     if not path.exists():
@@ -165,10 +159,7 @@ def decide(
 
     Rounds are numbered from 0; `seconds` is the time of a timed review.
 
-    Raises
-    ------
-    InputError
-        If there is no such round, or the reviewer's name is missing or too long.
+    Raises `InputError` if there is no such round, or the reviewer's name is missing or too long.
     """
     if not 0 <= number < len(drafts.rounds):
         raise InputError(f"no round {number + 1}; there are {len(drafts.rounds)} rounds")

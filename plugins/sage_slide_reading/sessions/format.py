@@ -160,11 +160,8 @@ def read_session(path: Path) -> Session:
 
     An incomplete last line, which a crash during recording can leave, is omitted.
 
-    Raises
-    ------
-    InputError
-        If the file is too large or is not a session, or a line is invalid; the message names the
-        line.
+    Raises `InputError` if the file is too large or is not a session, or a line is invalid; the
+    message names the line.
     """
     try:
         size = path.stat().st_size
@@ -195,10 +192,7 @@ def read_session(path: Path) -> Session:
 def read_header(path: Path) -> SessionHeader:
     """Read only the header.
 
-    Raises
-    ------
-    InputError
-        If the first line is not a header.
+    Raises `InputError` if the first line is not a header.
     """
     try:
         with path.open("rb") as stream:

@@ -136,10 +136,8 @@ def read_log(path: Path, header: SessionHeader, second: float = 1000.0) -> Sessi
     header : header for the new session, with the slide's size
     second : units of the log's numeric times in one second; 1000 for ms
 
-    Raises
-    ------
-    InputError
-        If the file is too large, is not such a log, or contains no views of the slide.
+    Raises `InputError` if the file is too large, is not such a log, or contains no views of the
+    slide.
     """
     try:
         if path.stat().st_size > MAX_BYTES:

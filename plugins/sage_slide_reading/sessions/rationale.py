@@ -85,13 +85,8 @@ def draft(
 
     `report` receives a line per round.
 
-    Raises
-    ------
-    InputError
-        If the session's slide has another name, size, or pixel size, or if the session yields
-        no actions or too many.
-    FaultError
-        If the model's replies remain unusable.
+    Raises `InputError` if the session's slide has another name, size, or pixel size, or if the
+    session yields no actions or too many, and `FaultError` if the model's replies remain unusable.
     """
     _check_slide(session, scope)
     header = session.header

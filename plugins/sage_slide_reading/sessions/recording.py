@@ -44,11 +44,8 @@ class Recordings:
 
         If a response was lost, a batch may arrive twice or overlap with the previous batch.
 
-        Raises
-        ------
-        InputError
-            If there is no such session, events before the batch are missing, time runs backward,
-            or the session is full. In these cases, nothing from the batch is stored.
+        Raises `InputError` if there is no such session, events before the batch are missing, time
+        runs backward, or the session is full. In these cases, nothing from the batch is stored.
         """
         path = self.path(name)
         with self._lock:

@@ -49,8 +49,7 @@ def reading(
             seen.append(Described(region=region, text="seen", findings=findings))
     step = Step(round=1, action="zoom", looked_for="tumor", magnification=20.0, seen=tuple(seen),
                 relevance=(0.0,) * len(seen))  # fmt: skip
-    read = PixelsRead(patches=1, regions=len(seen), overview_share=1.0, high_power_share=1.0,
-                      high_power_of_slide=1.0)  # fmt: skip
+    read = PixelsRead(regions=len(seen), overview_share=1.0, high_power_share=1.0)
     return Reading(
         slide=slide, mpp=0.5, size=(2560, 2560), question=Question(text=asked),
         eyes="computed", statement="", options=Options(), answer="upper left", reasoning="",

@@ -38,7 +38,6 @@ from sage_slide_reading.reader.concepts import (
     numbers_of,
     option_at,
     out_of_reach,
-    place_of,
 )
 from sage_slide_reading.reader.export import holder, moving_view, write_reading
 from sage_slide_reading.reader.eyes import Eyes, clip_eyes, computed_eyes, model_eyes
@@ -127,21 +126,12 @@ def test_a_question_is_understood(
 
 @given(st.floats(-1, 1), st.floats(-1, 1))
 def test_a_mirrored_point_takes_the_mirrored_option(u: float, v: float) -> None:
-    question = Question(text="where?", options=QUADRANTS)
     swapped = {"left": "right", "right": "left"}
-    here, there = option_at(question, u, v, 0, 0), option_at(question, -u, v, 0, 0)
+    here, there = option_at(QUADRANTS, u, v), option_at(QUADRANTS, -u, v)
     assert here is not None
     down, across = here.split()
     if abs(u) > 1e-6:
         assert there == f"{down} {swapped[across]}"
-
-
-def test_named_areas_come_before_directions() -> None:
-    box = Box(x=100, y=100, width=50, height=50)
-    question = Question(text="where?", options=("A", "left"), places={"A": box})
-    assert place_of("A", question) == "A"
-    assert option_at(question, -1.0, 0.0, 120, 120) == "A"
-    assert option_at(question, -1.0, 0.0, 10, 10) == "left"
 
 
 # -- rules ------------------------------------------------------------------------------------
@@ -391,17 +381,6 @@ def test_questions_that_rules_would_answer_wrongly_are_told(
     question = Question(text=text, options=options)
     found = out_of_reach(question, meaning(question))
     assert (why in found) if why else not found
-
-
-@pytest.mark.parametrize("box", [(-5, 0, 10, 10), (0, 0, 10**12, 10)])
-def test_a_place_off_the_slide_is_refused(section: Path, box: tuple[int, int, int, int]) -> None:
-    x, y, width, height = box
-    places = {"there": Box(x=x, y=y, width=width, height=height)}
-    with pytest.raises(InputError, match='place "there" is outside the slide'):
-        read_at(
-            section,
-            Question(text="Is there tumor?", options=("there", "none"), places=places),
-        )
 
 
 def test_a_reading_by_a_pixel_size_that_the_file_contradicts_says_so(section: Path) -> None:
@@ -695,8 +674,6 @@ def test_a_model_that_is_sure_of_nothing_is_not_believed(section: Path, tmp_path
     ("more", "words"),
     [
         (["--answer", "left"], "a question with options needs at least two"),
-        (["--place", "A=1,2,3,4", "--place", "A=5,6,7,8"], "two places have the same name"),
-        (["--place", "A=1,2,3"], "--place A=1,2,3"),
         (["--eyes", "clip"], "--weights"),
         (["--mpp", "9"], "coarser than 5x"),
         (["--pause"], "--pause requires --intervene-from-page"),

@@ -40,10 +40,7 @@ Picture = Literal["thumbnail", "region", "cytology"]
 def find_drafts(request: Request, name: str) -> tuple[Path, Drafts]:
     """Find the drafts with this name in the session folder.
 
-    Raises
-    ------
-    InputError
-        If there are no such drafts, or the person may not see them.
+    Raises `InputError` if there are no such drafts, or the person may not see them.
     """
     path = recordings(request).folder / f"{name}{DRAFTS}"
     there = NAME.fullmatch(name) and not path.is_symlink() and path.is_file()
@@ -55,10 +52,7 @@ def find_drafts(request: Request, name: str) -> tuple[Path, Drafts]:
 def slide_of(request: Request, header: SessionHeader) -> Path:
     """Find a session's slide below the roots by name and size.
 
-    Raises
-    ------
-    InputError
-        If there is no such slide.
+    Raises `InputError` if there is no such slide.
     """
     site, tiles = request.app.state.site, request.app.state.tiles
     tiles.prepare()
@@ -117,11 +111,8 @@ def show_drafts(name: str, request: Request) -> dict[str, Any]:
 def picture(name: str, round: int, kind: Picture, request: Request) -> Response:
     """Send the slide's thumbnail, a round's region, or the crop at its center as JPEG.
 
-    Raises
-    ------
-    InputError
-        If there is no such round, or its slide is not below the roots; the response has
-        status 422.
+    Raises `InputError` if there is no such round, or its slide is not below the roots; the
+    response has status 422.
     """
     from mcp_servers.slides.slide import fit
 
@@ -162,11 +153,8 @@ class Made(Strict):
 def store_decision(name: str, made: Made, request: Request) -> dict[str, Any]:
     """Store a decision: accepted, revised if the text was changed, or rejected.
 
-    Raises
-    ------
-    InputError
-        If there is no such round, a text is too long, or an accepted rationale is empty;
-        the response has status 422.
+    Raises `InputError` if there is no such round, a text is too long, or an accepted rationale is
+    empty; the response has status 422.
     """
     path, drafts = find_drafts(request, name)
     if made.accept and not made.rationale.words:

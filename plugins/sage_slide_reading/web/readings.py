@@ -138,11 +138,8 @@ def show_reading(path: str, reading: str, request: Request) -> dict[str, Any]:
 
     `reading` is its name if started from a page, or its folder below a `--root` folder.
 
-    Raises
-    ------
-    InputError
-        If there is no such reading, it is for another slide, or its file is damaged; the
-        response has status 422.
+    Raises `InputError` if there is no such reading, it is for another slide, or its file is
+    damaged; the response has status 422.
     """
     site: Site = request.app.state.site
     slide = slide_file(request, path)
@@ -186,12 +183,9 @@ def show_reading(path: str, reading: str, request: Request) -> dict[str, Any]:
 def start(asking: Asking, request: Request) -> dict[str, str]:
     """Read a slide by running `sage reading read` in a separate process.
 
-    Raises
-    ------
-    InputError
-        If the question is invalid, the person's daily slide quota is used up, somebody
-        already controls this slide's view, or too many readings are running; the response has
-        status 422.
+    Raises `InputError` if the question is invalid, the person's daily slide quota is used up,
+    somebody already controls this slide's view, or too many readings are running; the response has
+    status 422.
     """
     slide = slide_file(request, asking.slide)
     who = ForeignText(person(request, asking.person))
@@ -228,11 +222,8 @@ def start(asking: Asking, request: Request) -> dict[str, str]:
 def say(word: Word, request: Request) -> dict[str, bool]:
     """Change, pause, or continue a running reading.
 
-    Raises
-    ------
-    InputError
-        If the reading is not running, or the change cannot be made; the response has status
-        422.
+    Raises `InputError` if the reading is not running, or the change cannot be made; the response
+    has status 422.
     """
     folder = _own(request.app.state.site, word.reading)
     if _state(request, folder) not in ("running", "waiting"):
@@ -258,10 +249,7 @@ def say(word: Word, request: Request) -> dict[str, bool]:
 def stop(named: Named, request: Request) -> dict[str, bool]:
     """Interrupt the reader as with Ctrl-C, keeping what it has seen.
 
-    Raises
-    ------
-    InputError
-        If the reading is not running.
+    Raises `InputError` if the reading is not running.
     """
     folder = _own(request.app.state.site, named.reading)
     if request.app.state.commands.interrupt(f"reading-{folder.name}"):

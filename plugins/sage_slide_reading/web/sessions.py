@@ -68,10 +68,7 @@ def recordings(request: Request) -> Recordings:
 def find_session(request: Request, name: str) -> Path:
     """Find a session's file.
 
-    Raises
-    ------
-    InputError
-        If there is no session with this name.
+    Raises `InputError` if there is no session with this name.
     """
     path = recordings(request).path(name) if NAME.fullmatch(name) else None
     if path is None or path.is_symlink() or not path.is_file() or not may_see(request, name):
@@ -134,10 +131,8 @@ def list_sessions(request: Request) -> list[dict[str, Any]]:
 def begin(begun: Begun, request: Request) -> dict[str, Any]:
     """Begin a session with the reader's consent, and return its name and native magnification.
 
-    Raises
-    ------
-    InputError
-        If consent is missing or the slide may not be shown; the response has status 422.
+    Raises `InputError` if consent is missing or the slide may not be shown; the response has
+    status 422.
     """
     if not begun.consent:
         raise InputError("recording requires the reader's consent")
@@ -161,12 +156,9 @@ def begin(begun: Begun, request: Request) -> dict[str, Any]:
 def append(name: str, batch: Batch, request: Request) -> dict[str, int]:
     """Store a session's events durably, and return its number of events.
 
-    Raises
-    ------
-    InputError
-        If there is no such session, an event is invalid, events before the batch are missing,
-        or the session is full; the response has status 422, and nothing from the batch is
-        kept.
+    Raises `InputError` if there is no such session, an event is invalid, events before the batch
+    are missing, or the session is full; the response has status 422, and nothing from the batch is
+    kept.
     """
     find_session(request, name)
     _own(request, name)
