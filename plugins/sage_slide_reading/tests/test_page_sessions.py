@@ -144,10 +144,10 @@ class TestInABrowser:
             page.wait_for_selector("[data-recording=yes]")
             assert "recording" in page.inner_text("#recorder [role=status]")
             page.focus(".osd")
-            for key in ("+", "+", "+", "+", "ArrowLeft", "ArrowDown", "ArrowRight"):
+            for key in ("+", "+", "+", "ArrowLeft", "ArrowDown"):
                 page.keyboard.press(key)
-                page.wait_for_timeout(300)
-            page.wait_for_timeout(1800)  # a stay
+                page.wait_for_timeout(250)
+            page.wait_for_timeout(1200)  # a stay
             page.set_viewport_size({"width": 1000, "height": 700})
             page.wait_for_timeout(400)
             page.click("#record")  # a pause: nothing is kept
