@@ -249,7 +249,8 @@ ATTACKS: dict[str, Calls] = {
     "a side of a threshold without anybody": threshold_calls(400),
     "by a filter, then as a group": lambda context: [
         column_calls("filter", SIXTY)(context)[0],
-        column_calls("logrank", SIXTY, moved(HALF, 70, 1.0))(context)[1]],
+        column_calls("logrank", SIXTY, np.where(
+            moved(HALF, 5, 0.0) == 0, 1, DRAW.integers(2, 4, N)))(context)[1]],
     "one group of three": column_calls("logrank", *(
         np.where(half == 1, 1, DRAW.integers(2, 4, N)) for half in (HALF, moved(HALF, 70, 1.0)))),
     "a group in which nobody died": column_calls("logrank", ALIVE),
