@@ -10,6 +10,7 @@ import pytest
 
 from sage.core.errors import InputError
 from tests.validation.core_help import NODE, claim, frozen_for, load, patients, run, run_once, write
+from validation.controls import run as controls
 from validation.drafting.draft import draft
 from validation.ledger.ledger import Ledger
 from validation.results.results import Results
@@ -82,12 +83,20 @@ def test_the_stratified_numbers_are_those_of_a_second_library(tmp_path: Path) ->
 
 
 def test_a_confounded_association_goes_when_patients_are_compared_within_strata(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    dealt, real = [], controls.permutations
+
+    def permuted(n: int, times: int, seed: int, strata: np.ndarray, clusters: object) -> object:
+        dealt.append(len(np.unique(strata)))
+        return real(n, times, seed, strata, clusters)
+
+    monkeypatch.setattr(controls, "permutations", permuted)
     within = run_stratified(tmp_path, confounded(), covariates=["clinical:sex"])
     assert within.numbers["primary.effect"].value == pytest.approx(1.0, abs=0.35)
     assert within.verdict.verdict != "supported"
     # the permutation keeps the strata, so its p-value agrees with the stratified test's
+    assert dealt[0] == 4
     assert within.numbers["control.permuted.p"].value == pytest.approx(
         within.numbers["primary.p"].value, abs=0.08
     )
