@@ -108,6 +108,8 @@ def _write_claim(hypothesis: Hypothesis, known: Known) -> str:
         case Comparison.MEDIATION:
             side, through = sides
             return f"{place}, {side} goes with {outcome} in part through {through}."
+        case Comparison.CALIBRATED:
+            return f"{place}, {names[0]} {_write_calibration(hypothesis, known)}."
         case Comparison.ADDED:
             base, added = names
             adds = f"{added} {'add' if _plural(added) else 'adds'} to {base}"
@@ -146,6 +148,18 @@ def _write_claim(hypothesis: Hypothesis, known: Known) -> str:
     return f"{place}, {words} {identify} patients with {outcome}, compared with {other}."
 
 
+def _write_calibration(hypothesis: Hypothesis, known: Known) -> str:
+    """Describe what a score predicts, by when, and the margins of its calibration."""
+    given = hypothesis.calibration
+    assert given is not None
+    by = "" if given.horizon is None else f" by {given.horizon:g} months"
+    margins = ["{:g} to {:g}".format(*ends) for ends in (given.ratio, given.slope)]
+    return (
+        f"is calibrated for {_endpoint_label(hypothesis, known)}{by}: observed/expected events "
+        f"within {margins[0]}, calibration slope within {margins[1]}"
+    )
+
+
 def _plural(name: str) -> bool:
     """Check whether a name is plural ("lymph nodes of the axilla", but not "nodal status")."""
     head = re.split(r" (?:of|on|in|by|at|from|per|to|with)\b| [(=]|,", name, maxsplit=1)[0]
@@ -181,10 +195,8 @@ def _write_modification(hypothesis: Hypothesis, known: Known, names: list[str]) 
     predictive = hypothesis.comparison is Comparison.PREDICTIVE
     at = 0 if predictive else 1
     modifier, effect = hypothesis.exposures[at], hypothesis.exposures[1 - at]
-    endpoint = next(
-        (endpoint for endpoint in known.endpoints if endpoint.key == hypothesis.endpoint), None
-    )
-    label = within_sentence(endpoint.label or endpoint.key) if endpoint else hypothesis.endpoint
+    label = _endpoint_label(hypothesis, known)
+    endpoint = next((item for item in known.endpoints if item.key == hypothesis.endpoint), None)
     kind = endpoint.kind if endpoint else "survival"
     signs = {Direction.HIGHER_RISK: "higher", Direction.LOWER_RISK: "lower"}
     more = signs.get(hypothesis.direction, "higher or lower")
@@ -221,6 +233,11 @@ def _value(condition: Filter) -> str:
     return ", ".join(
         f"{value:g}" if isinstance(value, float) else f"{ForeignText(value)}" for value in values
     )
+
+
+def _endpoint_label(hypothesis: Hypothesis, known: Known) -> str:
+    found = next((item for item in known.endpoints if item.key == hypothesis.endpoint), None)
+    return within_sentence(found.label or found.key) if found else hypothesis.endpoint
 
 
 def _outcome(hypothesis: Hypothesis, known: Known) -> str:
@@ -311,6 +328,8 @@ def describe_design(hypothesis: Hypothesis, known: Known) -> str:
         case Comparison.MEDIATION:
             exposure, mediator = hypothesis.exposures
             return f"the effect of {exposure.label} through {mediator.label}"
+        case Comparison.CALIBRATED:
+            return f"risks predicted by {hypothesis.exposures[0].label} against observed risks"
         case Comparison.ADDED:
             base, added = hypothesis.exposures
             return f"what {added.label} adds to {base.label} in all patients"

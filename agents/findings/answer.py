@@ -40,6 +40,7 @@ MEANING = {
     " excluded.",
 }
 """What each verdict means (`validation.verdict.verdict`)."""
+SLOPE = ("slope.effect", "slope.lower", "slope.upper")
 UNCONFIRMED = "Not yet confirmed in a second cohort."
 
 
@@ -142,6 +143,10 @@ def _compare(primary: TestOutcome, contract: Contract, patients: str) -> str:
             f"Part of the association of {_side(first)} with {label} {verb} through"
             f" {within_sentence(others[0].label)}"
         )
+    if comparison is Comparison.CALIBRATED:
+        verb = "agreed" if differ else "were not shown to agree"
+        score = within_sentence(first.label)
+        return f"Risks of {label} predicted by {score} {verb} with those observed, within margins"
     if comparison is Comparison.ADDED:
         verb = "added" if differ else "did not clearly add"
         base = within_sentence(first.label)
@@ -229,6 +234,8 @@ def _details(primary: TestOutcome, contract: Contract, names: Names, *, crossed:
         scale = short_scale(contract.scale)
         counts = names.write("; {} events among {} patients", "adjusted.events", "adjusted.n")
         found.append(f"adjusted for {names.beside}: {scale} [[adjusted.effect]]{interval}{counts}")
+    elif not contract.associates:
+        found.append(names.write("calibration slope {}, 95% CI {} to {}", *SLOPE))
     elif not names.beside and not contract.strata:
         found.append("not adjusted")
     return [text for text in found if text]

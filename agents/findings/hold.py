@@ -122,7 +122,8 @@ def describe_covariates(results: Results, contract: Contract) -> str:
 
 
 def _list_held(results: Results, contract: Contract, names: say.Names) -> Iterator[Finding]:
-    compared = list(_list_compared(results, contract))
+    # Of a score's calibration, the answer and the verdict's reasons state what was found.
+    compared = list(_list_compared(results, contract)) if contract.associates else []
     yield from compared
     yield from _list_added_value(results)
     yield from _list_beside_other(results, contract)
@@ -140,11 +141,12 @@ def _list_held(results: Results, contract: Contract, names: say.Names) -> Iterat
     if sample is not None:
         yield sample
     yield from _list_missing(results, contract)
-    unadjusted = list(_list_unadjusted(results, contract, names))
+    unadjusted = list(_list_unadjusted(results, contract, names)) if contract.associates else []
     yield from unadjusted
     for part in contract.hypothesis.untested:
         yield NotMeasured(subject=part)
-    yield from _list_alternatives(results, contract, compared)
+    if contract.associates:
+        yield from _list_alternatives(results, contract, compared)
     second = any(test.part == "replication" for test in results.tests)
     where = "simulated" if results.simulated else "two_cohorts" if second else "one_cohort"
     yield Generalization(subject=results.cohort, outcome=where)

@@ -35,6 +35,11 @@ OBJECTIONS = {
     "data": "a primary test that can be computed",
 }
 """For each rule that can raise an objection, the evidence that would resolve it."""
+RECALIBRATED = {
+    "supported": "Other patients in whom predicted and observed risks disagree.",
+    "not_supported": "A recalibrated score, claimed to be calibrated in other patients.",
+}
+"""Evidence that would change a verdict on a score's calibration; more events otherwise."""
 ANSWERED = ("adjusted model", "relevant effect", "primary", "power", "direction")
 """Rules that the verdict's own answers already cover."""
 CLOSED = ("control", "data", "reproduction", "registration")
@@ -129,7 +134,10 @@ def would_change(reached: Reached) -> tuple[str, ...]:
         for reason in verdict.reasons
         if _objects(reason, verdict)
     ]
-    if verdict.because not in CLOSED:
+    if any(row.question == "observed/expected ratio" for row in verdict.answers):
+        more = "More events: intervals within the margins of calibration."
+        said += [RECALIBRATED.get(verdict.verdict, more)] if verdict.because not in CLOSED else []
+    elif verdict.because not in CLOSED:
         said += [line for line, could in CHANGES if could(reached)]
     return tuple(dict.fromkeys(said))
 

@@ -281,6 +281,7 @@ TITLES = {
     "joint_groups": "All groups",
     "ordered_groups": "Ordered groups",
     "calibration": "Calibration of the adjusted model",
+    "slope": "Calibration slope",
     "concordance": "Discrimination without and with the exposure (apparent)",
     "secondary": "secondary comparison",
     "table_one": "Table 1: patients",

@@ -45,12 +45,24 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
     if any(test.role == "secondary" for test in contract.tests):
         lines.append(f"All endpoints are compared in patients whose {primary.endpoint} is known")
     expected = "in either direction"
-    if contract.direction is not Direction.EITHER:
+    if not contract.associates:
+        expected = "of equivalence"
+    elif contract.direction is not Direction.EITHER:
         expected = f"expected {contract.direction.value.replace('_', ' ')}"
     lines.append(
         f"Primary test: {primary.method} on {primary.endpoint}, two-sided level"
         f" {contract.rules.alpha:g}, {expected}"
     )
+    if (given := contract.hypothesis.calibration) is not None:
+        ranges = ["{:g} to {:g}".format(*ends) for ends in (given.ratio, given.slope)]
+        lines.append(
+            f"Calibrated if the intervals of observed/expected events and of the slope lie within "
+            f"{ranges[0]} and {ranges[1]} ({given.source})"
+        )
+        lines.append("Decision curve: thresholds {:g} to {:g}".format(*given.thresholds))
+        by = "" if given.horizon is None else f" by {given.horizon:g} months"
+        by += "" if given.baseline is None else f", baseline survival {given.baseline:g}"
+        lines.append(f"Score: {given.values}{by}")
     if contract.covariates:
         lines.append(f"Adjusted for: {', '.join(contract.covariates)}")
     if contract.strata:
@@ -84,6 +96,7 @@ def statements(frozen: FrozenContract) -> tuple[str, ...]:
         )
     if controls.negative_endpoint:
         named.append(f"negative-control endpoint {controls.negative_endpoint}")
-    lines.append(f"Controls: {', '.join(named)}")
+    named = named if contract.associates else named[2:]
+    lines.append(f"Controls: {', '.join(named) or 'none'}")
     lines.append(f"Seed {contract.seed}; {len(frozen.data_hashes)} data files hashed")
     return tuple(lines)

@@ -307,7 +307,10 @@ def failures(
     wrong += [f'{row.name}: limits hold "{item}"' for item in row.without if item in told]
     wrong += [f'{row.name}: reasons hold "{item}"' for item in row.unsaid if item in argued]
     questions = [answer.question for answer in found.answers]
-    if questions and questions != ["association", "independence", "relevance"]:
+    asked = ["association", "independence", "relevance"]
+    if row.name.startswith("score: "):
+        asked = ["observed/expected ratio", "calibration slope"][: len(questions)]
+    if questions and questions != asked:
         wrong.append(f"{row.name}: questions {questions}")
     return wrong
 
@@ -326,6 +329,7 @@ def rows() -> Iterator[Row]:
     yield from _edges()
     yield from _missing()
     yield from _either()
+    yield from _calibrated()
 
 
 def row(name: str, says: tuple[str, str], answers: str, **more: Any) -> Row:
@@ -1114,3 +1118,98 @@ def _either() -> Iterator[Row]:
     yield given("confirmed beside the covariates", SUPPORTED, "yyy",
                 primary=estimate(0.7, 0.2, 0.06) | confirmed, adjusted=longer, q_adjusted=0.001,
                 discovery=before, words="with longer overall survival")  # fmt: skip
+
+
+SCORE = Hypothesis.model_validate(
+    {
+        "id": "h",
+        "population": {"description": "all"},
+        "exposures": [{"variable": "clinical:score", "label": "score", "cut": "continuous"}],
+        "comparison": "calibrated",
+        "endpoint": "OS",
+        "direction": "higher_risk",
+        "calibration": {"horizon": 60, "slope": [0.7, 1.3], "thresholds": [0.1, 0.3]},
+    }
+)
+
+
+def _calibrated() -> Iterator[Row]:
+    """The calibration of a score: margins 0.8 to 1.25 for the ratio, 0.7 to 1.3 for the slope."""
+    off = {"status": OFF, "reason": "not asked for"}
+    ran = controls(
+        permuted=PermutedOutcome(**off), random=(), specification=Specifications(**off)
+    )  # fmt: skip
+
+    def between(lower: float, upper: float, scale: str, p: float = 0.001) -> dict[str, Any]:
+        middle = (lower + upper) / 2
+        given = {"value": middle, "lower": lower, "upper": upper, "scale": scale}
+        return {"effect": Effect.model_validate(given), "p": p}
+
+    def ratio(lower: float, upper: float, p: float = 0.001) -> dict[str, Any]:
+        return between(lower, upper, "observed/expected ratio", p) | {"method": "recalibration"}
+
+    def slope(lower: float, upper: float) -> tuple[TestOutcome, ...]:
+        found = between(lower, upper, "calibration slope")
+        return (outcome("slope", method="calibration_slope", **found),)
+
+    def given(name: str, says: tuple[str, str], answers: str, **more: Any) -> Row:
+        plan = {"comparison": "calibrated", "hypothesis": SCORE, "covariates": (),
+                "scale": "observed/expected ratio", "method": "recalibration",
+                "controls": {"permutations": 0, "random_features": 0}}  # fmt: skip
+        more = {"primary": ratio(0.9, 1.1), "others": slope(0.8, 1.2), "ran": ran} | more
+        more["plan"] = plan | more.get("plan", {})
+        return row(f"score: {name}", says, answers, **more)
+
+    yield given("within the margins", SUPPORTED, "yy", words="calibrated within the margins",
+                without=("switched off",), unsaid=("replication", "decision curve"),
+                reasons=("observed/expected ratio [for] 1.00 (95% CI 0.90 to 1.10), margins 0.8",
+                         "calibration slope [for]"))  # fmt: skip
+    for lower, upper in ((0.8, 1.1), (0.9, 1.25), (0.7, 0.8), (1.25, 1.4), (0.5, 2.0)):
+        yield given(f"ratio {lower} to {upper}", open_("power"), "uy",
+                    primary=ratio(lower, upper), reasons=("power [prevents]",))  # fmt: skip
+    for lower, upper in ((0.7, 1.1), (0.9, 1.3), (0.5, 0.7), (1.3, 1.5), (-0.5, 2.0)):
+        yield given(f"slope {lower} to {upper}", open_("power"), "yu", others=slope(lower, upper))
+    for lower, upper, words in ((0.6, 0.79, "fewer"), (1.26, 1.5, "more")):
+        yield given(f"{words} events", NOT, "ny", primary=ratio(lower, upper, 1.0),
+                    words=f"{words} events than predicted",
+                    reasons=("observed/expected ratio [against]",))  # fmt: skip
+    for lower, upper, words in ((-0.2, 0.6, "extreme"), (1.4, 1.9, "moderate")):
+        yield given(f"too {words}", NOT, "yn", others=slope(lower, upper),
+                    words=f"too {words}")  # fmt: skip
+    yield given("ratio outside, slope open", NOT, "nu", primary=ratio(1.3, 1.5, 1.0),
+                others=slope(0.5, 1.5))  # fmt: skip
+    yield given("no slope", open_("power"), "y", others=())
+    for q in (None, 0.05):
+        yield given(f"q {q}", open_("multiplicity"), "yy", q=q, reasons=("ledger [prevents]",))
+    yield given("not declared when known", open_("timing"), "yy",
+                plan={"undeclared": {"clinical:score": "exposure"}})  # fmt: skip
+    yield given(
+        "the known positive is refuted",
+        open_("control"),
+        "yy",
+        ran=ran.model_copy(update={"known_positive": known_positive(0.9, 0.4, upper=1.0)}),
+    )
+    yield given("miscalibrated, and a control crashed", open_("control"), "ny",
+                primary=ratio(1.3, 1.5),
+                ran=ran.model_copy(update={"timing": None}))  # fmt: skip
+    yield given("selected by course", open_("assumption"), "yy", ran=ran.model_copy(
+        update={"missingness": Missingness(status=RAN, missing=40, n=400, p=0.001)}))  # fmt: skip
+    yield given("asked before", open_("registration"), "yy", seen="a" * 64,
+                reasons=("registration [prevents]",))  # fmt: skip
+    yield given("objected elsewhere", open_("reproduction"), "yy",
+                objections=(Objection("reproduction", "reproduction", "w", "t"),))  # fmt: skip
+    for name, says, lower, upper, p, reason in (
+        ("agrees", SUPPORTED, 0.9, 1.1, 0.001, "replication [for]"),
+        ("agrees, below one", SUPPORTED, 0.85, 0.95, 0.001, "replication [for]"),
+        ("is open", SUPPORTED, 0.7, 1.3, 0.3, "replication [limits]"),
+        ("contradicts", open_("replication"), 1.3, 1.5, 1.0, "outside the margins"),
+    ):
+        second = analysis(
+            outcome("primary", part="replication", **ratio(lower, upper, p)),
+            *slope(0.8, 1.2), controls=None, part="replication",
+        )  # fmt: skip
+        yield given(f"a second cohort {name}", says, "yy", replicate=second, reasons=(reason,))
+    for share, mark in ((1.0, "for"), (0.5, "limits")):
+        useful = {"decision_curve.useful": Number(value=share, unit="share", text=f"{share:.0%}")}
+        yield given(f"decision curve {mark}", SUPPORTED, "yy", found={"numbers": useful},
+                    reasons=(f"decision curve [{mark}]",))  # fmt: skip

@@ -66,7 +66,7 @@ log = logger(__name__)
 
 VERSIONS = ("numpy", "scipy", "pandas", "pyarrow", "pydantic", "matplotlib", "sage-pathology")
 # Tests repeated in a second cohort, in addition to the primary test.
-AGAIN = ("kaplan_meier", "cumulative_incidence", "schoenfeld", "calibration")
+AGAIN = ("kaplan_meier", "cumulative_incidence", "schoenfeld", "calibration", "slope")
 APPLIED = ("confirmation", "replication")
 COUNTED = ("primary", "secondary", "adjusted")
 """Roles of tests whose patient and event counts are results that the report may quote."""
@@ -301,7 +301,7 @@ class Analysis:
                 "specification_curve",
                 "specification_curve",
                 partial(self._curve, study),
-                True,
+                self.contract.associates,
             ),
             timing=self._control(
                 TimingResult,

@@ -65,7 +65,8 @@ def _risk_ratio(value: float, scale: str, *, common: bool) -> float:
 
 def put_e_value(outcome: TestOutcome, book: Book) -> None:
     """Record the E-values for a finished test and its confidence limit under `<test>.e_value`."""
-    if outcome.effect is None or not outcome.n or outcome.method == "mediation":
+    without = ("mediation", "recalibration")
+    if outcome.effect is None or not outcome.n or outcome.method in without:
         return
     found = e_value(outcome.effect, (outcome.events or 0) / outcome.n)
     book.add(f"{outcome.id}.e_value", found.estimate, "risk ratio")

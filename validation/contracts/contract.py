@@ -58,6 +58,8 @@ Method = Literal[
     "linear",
     "concordance",
     "calibration",
+    "recalibration",
+    "calibration_slope",
     "joint_groups",
     "ordered_groups",
     "nested",
@@ -81,6 +83,8 @@ Scale = Literal[
     "odds ratio",
     "difference (SD)",
     "relative hazard difference",
+    "observed/expected ratio",
+    "calibration slope",
 ]
 DIFFERENCES: tuple[Scale, ...] = ("difference (SD)", "relative hazard difference")
 """Scales on which 0 means no effect.
@@ -415,6 +419,11 @@ class Contract(Strict):
         """Smallest relevant effect per unit of the effect; a logarithm for ratios."""
         size = (self.relevant or default_relevant(self.comparison, self.scale, self.rules)).size
         return (size if self.scale in DIFFERENCES else math.log(size)) / (self.power.contrast or 1)
+
+    @property
+    def associates(self) -> bool:
+        """True if an association is claimed, which permutations and other choices can test."""
+        return self.comparison is not Comparison.CALIBRATED
 
     @property
     def exposures(self) -> tuple[VariableUse, ...]:

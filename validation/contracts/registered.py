@@ -73,7 +73,9 @@ def tests_of(
     grouped = uses_groups(hypothesis)
     rule = hypothesis.exposures[0].cut
     whole = whole_of(hypothesis)
-    tests = of_endpoint("", endpoint, grouped, rule, covariates, strata, primary=True, whole=whole)
+    tests = _recalibrating(endpoint.key) if hypothesis.calibration is not None else of_endpoint(
+        "", endpoint, grouped, rule, covariates, strata, primary=True, whole=whole
+    )  # fmt: skip
     if endpoint.kind == "survival" and splits_jointly(hypothesis):
         tests.append(
             TestPlan(
@@ -114,6 +116,19 @@ def tests_of(
             )
         )
     return tuple(tests)
+
+
+def _recalibrating(key: str) -> list[TestPlan]:
+    """Plan the tests of a score's predicted risks."""
+    both, slope = "p tests both margins", "p tests margins"
+    return [
+        TestPlan(id="primary", role="primary", method="recalibration", endpoint=key, claim=True,
+                 note=both),
+        TestPlan(id="slope", role="secondary", method="calibration_slope", endpoint=key,
+                 note=slope),
+        TestPlan(id="decision_curve", role="secondary", method="decision_curve", endpoint=key),
+        TestPlan(id="table_one", role="descriptive", method="table_one", endpoint=key),
+    ]  # fmt: skip
 
 
 def _each_within_the_other(
@@ -250,7 +265,7 @@ def for_rows(
             tuple(test for test in tests if test.endpoint in entered),
             ENTERED,
             "it has no form for delayed entry",
-            "choose a comparison other than mediation",
+            "choose a comparison other than mediation and calibrated",
         ),
     ):
         lost = [test for test in concerned if test.method not in able]
@@ -414,7 +429,7 @@ def curve_cuts(hypothesis: Hypothesis, *, binary: bool = False) -> tuple[CutRule
     groups.
     """
     own = hypothesis.exposures[0].cut
-    if binary or hypothesis.penalty is not None:
+    if binary or hypothesis.penalty is not None or hypothesis.calibration is not None:
         return (own,)
     if hypothesis.comparison is Comparison.TREND:
         levels = own is CutRule.LEVELS

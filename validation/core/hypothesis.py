@@ -9,7 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -163,6 +163,8 @@ class Comparison(StrEnum):
     """Improvement from the second exposure over the first, in all patients, by nested models."""
     MEDIATION = "mediation"
     """Effect of the first exposure on the endpoint through the second exposure, the mediator."""
+    CALIBRATED = "calibrated"
+    """The risks that a published score (the exposure) predicts are those observed."""
 
     @property
     def is_product(self) -> bool:
@@ -172,7 +174,8 @@ class Comparison(StrEnum):
     @property
     def is_slope(self) -> bool:
         """True if a single exposure is compared by its amount rather than between two groups."""
-        return self in (Comparison.PER_SD, Comparison.PER_DOUBLING, Comparison.TREND)
+        return self in (Comparison.PER_SD, Comparison.PER_DOUBLING, Comparison.TREND,
+                        Comparison.CALIBRATED)  # fmt: skip
 
 
 class Direction(StrEnum):
@@ -207,6 +210,39 @@ class SmallestRelevant(Strict):
     source: Passage = ""
 
 
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Calibration(Strict):
+    """Conversion of a published score to predicted risks, and margins for its calibration.
+
+    `values` are predicted risks, or linear predictors: log odds for a binary endpoint, else
+    log hazards relative to a patient whose survival at the `horizon` (months) is `baseline`.
+    If the exposure's `level` is low, `values` predict freedom from the event. `ratio` and
+    `slope` are the margins of observed / expected events and of the calibration slope.
+    `thresholds` is the range of risks at which treatment may start, for the decision curve.
+    """
+
+    values: Literal["risk", "linear"] = "risk"
+    horizon: float | None = Field(default=None, gt=0, le=600)
+    baseline: Share | None = None
+    ratio: tuple[Share, float] = (0.8, 1.25)
+    slope: tuple[Share, float] = (0.8, 1.25)
+    thresholds: tuple[Share, Share]
+    source: Passage = (
+        "SAGE's default, 0.8 to 1.25: no margins for calibration are established; these are those "
+        "of bioequivalence, also tested by two one-sided tests (Schuirmann 1987)"
+    )
+
+    @model_validator(mode="after")
+    def _ranges_hold(self) -> Calibration:
+        if not (1 < self.ratio[1] <= 10 and 1 < self.slope[1] <= 10):
+            raise ValueError("calibration: margins must lie on both sides of 1")
+        if self.thresholds[0] >= self.thresholds[1]:
+            raise ValueError("calibration.thresholds: list the lower threshold first")
+        return self
+
+
 class Hypothesis(Strict):
     """A claim that a cohort can refute.
 
@@ -239,6 +275,7 @@ class Hypothesis(Strict):
     exposures: tuple[Exposure, ...] = Field(min_length=1, max_length=40)
     comparison: Comparison
     penalty: Penalty | None = Field(default=None, exclude_if=lambda given: given is None)
+    calibration: Calibration | None = Field(default=None, exclude_if=lambda given: given is None)
     endpoint: str
     secondary_endpoints: tuple[str, ...] = ()
     hierarchy: bool = Field(default=False, exclude_if=lambda given: not given)
@@ -310,6 +347,23 @@ class Hypothesis(Strict):
         if self.hierarchy and not self.secondary_endpoints:
             raise ValueError(
                 "`hierarchy` orders `secondary_endpoints`; specify at least one secondary endpoint"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _calibrates_a_score(self) -> Hypothesis:
+        if (self.comparison is Comparison.CALIBRATED) != (self.calibration is not None):
+            raise ValueError("comparison `calibrated` and the field `calibration` need each other")
+        beside = ("covariates", "strata", "secondary_endpoints", "negative_endpoint", "landmark",
+                  "causes", "unadjusted_because", "relevant")  # fmt: skip
+        given = [name for name in beside if self.calibration is not None and getattr(self, name)]
+        if given:
+            raise ValueError(f"a calibrated score is compared with outcomes alone; omit {given[0]}")
+        score = (self.exposures[0].cut, self.exposures[0].transform, self.direction)
+        if self.calibration and score != (CutRule.CONTINUOUS, "none", Direction.HIGHER_RISK):
+            raise ValueError(
+                'comparison `calibrated` requires cut "continuous", no transform, and direction '
+                "`higher_risk`"
             )
         return self
 

@@ -102,7 +102,7 @@ def weigh_declaration(
             open_claim = contract.hypothesis.model_copy(update={"unadjusted_because": ""})
             fields["hypothesis"] = open_claim
         notes.append(text)
-    uses = _unadjusted(contract, cohort, relation)
+    uses = _unadjusted(contract, cohort, relation) if contract.associates else ()
     if uses:
         named = ", ".join(f"{use.label} (p {relation[use.key]:.2g})" for use in uses)
         notes.append(f"related to the exposure and not in the model: {named}")

@@ -40,6 +40,7 @@ from validation.contracts.registered import (
 from validation.contracts.timing import require_known
 from validation.core.dictionary import DataDictionary, Endpoint, Variable
 from validation.core.hypothesis import (
+    Calibration,
     Comparison,
     CutRule,
     Exposure,
@@ -125,6 +126,11 @@ def draft(
     require_known(hypothesis, variables, [endpoint, *secondary])
     exposed, reference = _group_names(hypothesis, dictionary, split)
     extra: list[Endpoint] = []
+    if hypothesis.calibration is not None:
+        _refuse_unfit_score(hypothesis.calibration, endpoint, split)
+        controls = controls or ControlPlan(
+            permutations=0, random_features=0, known_positive=positive
+        )
     tests = tests_of(hypothesis, endpoint, secondary, covariates, strata)
     tests, lost = for_rows(tests, dictionary)
     # As in the adjusted test, variables that contain the outcome are not covariates.
@@ -170,7 +176,7 @@ def draft(
         cluster=dictionary.cluster,
         site=dictionary.site,
         rules=rules,
-        relevant=find_relevant(hypothesis, endpoint, rules),
+        relevant=None if hypothesis.calibration else find_relevant(hypothesis, endpoint, rules),
         power=planned_power(hypothesis, dictionary, endpoint, rules, split),
         missing=missing or MissingRule(),
         split=split,
@@ -205,7 +211,26 @@ def find_relevant(hypothesis: Hypothesis, endpoint: Endpoint, rules: Rules) -> S
     return found
 
 
+def _refuse_unfit_score(given: Calibration, endpoint: Endpoint, split: SplitRule) -> None:
+    """Reject endpoints whose risk is not comparable with a score's, and misplaced horizons."""
+    if endpoint.kind not in ("survival", "binary"):
+        raise InputError(
+            f'a calibrated score requires a survival or binary endpoint; "{endpoint.key}" is '
+            f"{endpoint.kind}. With competing events, Kaplan-Meier estimates are too high"
+        )
+    followed = endpoint.kind == "survival"
+    linear = followed and given.values == "linear"
+    for name, needed in (("horizon", followed), ("baseline", linear)):
+        if (getattr(given, name) is not None) != needed:
+            word = "required" if needed else "not used"
+            raise InputError(f"calibration.{name} is {word} for this endpoint and these `values`")
+    if split.policy != "none":
+        raise InputError("a published score is not fitted to these patients; omit the split")
+
+
 def _scale(hypothesis: Hypothesis, endpoint: Endpoint) -> Scale:
+    if hypothesis.calibration is not None:
+        return "observed/expected ratio"
     if hypothesis.comparison is not Comparison.MEDIATION:
         return scale_of(endpoint.kind)
     if endpoint.kind == "competing":
@@ -348,7 +373,7 @@ def _covariates(
     variables related to the exposure and declared risk factors, with at most `room` terms.
     Empty if the hypothesis declares that there is nothing to adjust for.
     """
-    if hypothesis.unadjusted_because:
+    if hypothesis.unadjusted_because or hypothesis.calibration is not None:
         return ()
     taken = {exposure.variable for exposure in hypothesis.exposures} | set(hypothesis.strata)
     reasoned = reasoned_adjustment(hypothesis, dictionary, endpoint)
@@ -440,7 +465,7 @@ def _strata(
     fits = all(endpoint.kind == "survival" for endpoint in kinds) and CutRule.OPTIMAL not in rules
     declared = dictionary.site is not None  # the site then has a test of its own
     reasoned = hypothesis.unadjusted_because or hypothesis.causes
-    if hypothesis.strata or reasoned or declared or not fits:
+    if hypothesis.strata or reasoned or declared or not fits or hypothesis.calibration:
         return hypothesis.strata
     taken = {exposure.variable for exposure in hypothesis.exposures} | set(hypothesis.covariates)
     taken |= _fixed_variables(hypothesis) | {key for item in kinds for key in item.contained_in}
@@ -496,6 +521,9 @@ def _group_names(
     if hypothesis.comparison is Comparison.MEDIATION:
         named = [f"{each.level} {within_sentence(each.label)}" for each in hypothesis.exposures]
         return " through ".join(named), "the exposure's direct effect alone"
+    if hypothesis.calibration is not None:
+        label = within_sentence(hypothesis.exposures[0].label)
+        return f"risks predicted by {label}", "observed risks"
     if hypothesis.comparison is Comparison.ADDED:
         first, second = hypothesis.exposures
         added = f"{name_side(second, known)} beside {first.label}"

@@ -58,6 +58,9 @@ def exposed_fraction(hypothesis: Hypothesis) -> tuple[float, float]:
     return share, 1 - share
 
 
+UNPLANNED = (Comparison.MEDIATION, Comparison.CALIBRATED)
+
+
 def planned_power(
     hypothesis: Hypothesis,
     dictionary: DataDictionary,
@@ -88,8 +91,8 @@ def planned_power(
         concerned = hypothesis.exposures[chosen.get(compared, slice(2))]
         spread = _product_spread(concerned)
         contrast = HALVES ** sum(exposure.cut in CONTINUOUS_CUTS for exposure in concerned)
-    mediated = compared is Comparison.MEDIATION
-    kind, spread = ("mediation", None) if mediated else (endpoint.kind, spread)
+    unplanned = compared in UNPLANNED
+    kind, spread = ("none", None) if unplanned else (endpoint.kind, spread)
     return compute_power(
         analyzed, events, fraction, kind, rules, "dictionary",
         spread=spread, relevant=hypothesis.relevant, contrast=contrast,
@@ -141,7 +144,7 @@ def compute_power(
         minimum_detectable_or,
     )
 
-    note = "" if kind != "mediation" else "the power of an indirect effect is not computed"
+    note = "" if kind != "none" else "the power of this comparison is not computed"
     if spread is not None and spread != 1.0:
         note = f"standard deviation of the exposure given main effects and strata: {spread:.2f}"
     share = None if spread is not None else fraction
@@ -233,13 +236,13 @@ def exact_power(contract: Contract, cohort: Cohort) -> Power:
             "Choose another cut rule or comparison"
         )
     expected = None if rate is None else rate * n
-    mediated = contract.comparison is Comparison.MEDIATION
+    unplanned = contract.comparison in UNPLANNED
     contrast = _between_groups(exposed, cuts) if exposed.grouped else _between_halves(exposed.x)
-    if mediated or exposed.product:
-        contrast = math.prod(map(_between_halves, exposed.parts[: 1 if mediated else 2]))
-    spread = None if mediated else _spread(exposed, rows, contract)
+    if unplanned or exposed.product:
+        contrast = math.prod(map(_between_halves, exposed.parts[: 1 if unplanned else 2]))
+    spread = None if unplanned else _spread(exposed, rows, contract)
     return compute_power(
-        n, expected, share, "mediation" if mediated else kind, contract.rules, "cohort",
+        n, expected, share, "none" if unplanned else kind, contract.rules, "cohort",
         spread=spread, relevant=contract.relevant, contrast=contrast,
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ def calibration_figure(
     predictions: npt.ArrayLike,
     path: Path,
     *,
-    time_unit: str = "months",
+    by: str | None,
     annotation: Sequence[str] = (),
     **look: Unpack[Look],
 ) -> Path:
@@ -28,6 +28,7 @@ def calibration_figure(
     Parameters
     ----------
     predictions : (n,) predicted risk of every patient at the horizon, for the histogram
+    by : horizon with its unit; None without time to event
     annotation : lines printed inside the plot (slope, concordance)
     """
     risk = np.asarray(predictions, dtype=np.float64)
@@ -58,7 +59,8 @@ def calibration_figure(
         percent = [f"{100 * tick:.0f}" for tick in ticks]
         axes.set_xticks(ticks, [])
         axes.set_yticks(ticks, percent)
-        axes.set_ylabel(f"Observed risk by {found.horizon:.0f} {time_unit} (%)")
+        until = "" if by is None else f" by {by}"
+        axes.set_ylabel(f"Observed risk{until} (%)")
         if annotation:
             axes.text(
                 0.03,
@@ -81,5 +83,5 @@ def calibration_figure(
         below.set_xlim(0, end)
         below.set_xticks(ticks, percent)
         below.set_ylabel("Patients", color=INK)
-        below.set_xlabel(f"Predicted risk by {found.horizon:.0f} {time_unit} (%)")
+        below.set_xlabel(f"Predicted risk{until} (%)")
     return path

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from sage.core.errors import InputError
 from validation.figures.style import DASHES, INK, MUTED, OKABE_ITO, Look, drawing, wrap_text
-
-NAMES = {"with": "covariates and exposure", "without": "covariates alone", "all": "everybody"}
+from validation.statistics.decision_curve import NAMES
 
 
 def decision_curve_figure(

@@ -29,6 +29,7 @@ from validation.methods.competing import sides_of
 from validation.methods.groups import groups_of
 from validation.methods.nomogram import nomogram_of
 from validation.methods.predicting import design_for
+from validation.methods.prediction import scored
 from validation.methods.regression import fit_spline
 from validation.results.results import Effect, Figure, p_is
 from validation.statistics.calibration import calibration
@@ -108,6 +109,7 @@ def draw(analysis: Finished, study: Study, out: Path) -> tuple[dict[str, Figure]
         "joint_groups": _joint_groups,
         "ordered_groups": _joint_groups,
         "calibration": _calibration,
+        "recalibration": _recalibration,
         "cumulative_incidence": _incidence,
         "decision_curve": _decision,
         "spline": _spline,
@@ -242,9 +244,30 @@ def _calibration(sheet: _Sheet, outcome: TestOutcome) -> Figure:
         calibration_figure,
         calibration(time, event, survival, model.horizon),
         1.0 - survival,
+        by=f"{model.horizon:.0f} months",
         title=f"Calibration, {label[:1].lower() + label[1:] if ' ' in label else label}",
         annotation=[f"slope {slope}{corrected}", f"concordance {harrell}{corrected}"],
         description=f"Predicted and observed risk of {label}",
+    )
+
+
+def _recalibration(sheet: _Sheet, outcome: TestOutcome) -> Figure:
+    contract = sheet.analysis.contract
+    _, time, event, risk, when = scored(sheet.study, contract.test(outcome.id))
+    survival = contract.endpoint(outcome.endpoint).kind == "survival"
+    title = f"Risk of {_risk_of(contract, outcome.endpoint)}, predicted and observed"
+    return sheet.draw(
+        outcome.id,
+        title,
+        "Observed risk (95% confidence interval) by groups of predicted risk, and the "
+        "distribution of predictions. Nothing is fitted to these patients.",
+        calibration_figure,
+        calibration(time, event, 1.0 - risk, when),
+        risk,
+        by=f"{when:.0f} months" if survival else None,
+        title=f"Calibration of {contract.exposures[0].label}",
+        annotation=[sheet.analysis.numbers[f"{outcome.id}.summary"].text],
+        description=title,
     )
 
 
@@ -290,7 +313,10 @@ def _decision(sheet: _Sheet, outcome: TestOutcome) -> Figure:
         f"Net benefit of acting on the predicted risk of {risk_of}{by}",
         "Net benefit per patient by risk threshold, for the model with and without the "
         "exposure, for acting on everybody and on nobody. Risks are cross-validated. If the two "
-        "models cannot be distinguished, the exposure changes no decision.",
+        "models cannot be distinguished, the exposure changes no decision."
+        if contract.associates
+        else "Net benefit per patient by risk threshold, for acting on the score, on everybody "
+        "and on nobody.",
         decision_curve_figure,
         curves.thresholds,
         curves.benefit,

@@ -322,6 +322,8 @@ def expose(
         return Exposed(x=coded[1], parts=coded, grouped=False, second=True)
     if comparison is Comparison.COMBINED:
         return Exposed(x=_mean_of(coded, uses), parts=coded, grouped=False)
+    if comparison is Comparison.CALIBRATED:
+        return Exposed(x=values[0], parts=values, grouped=False)
     if comparison.is_slope or continuous[0]:
         cut, use = cuts[0], uses[0]
         return Exposed(x=_z(values[0], cut, use.level or "high"), parts=coded, grouped=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 
 from sage.core.errors import InputError
 from validation.contracts.contract import Contract, VariableUse
@@ -107,6 +108,8 @@ class Study:
             _refuse_the_outcome_itself(found, use, array)
         if contract.hypothesis.penalty is not None:
             found.exposed = replace(found.exposed, x=_score(found, contract.hypothesis.penalty))
+        if not contract.associates:
+            found.risks(contract.primary_test.endpoint)  # refuses values that are not risks
         others = table[population_mask(table, contract, outcome=False)]
         if not followed and not any(use.rescale == "rank" for use in uses):
             values = tuple(exposure_values(others, use) for use in uses)
@@ -183,6 +186,26 @@ class Study:
         time, event, entry = self.at_risk(endpoint, keep)
         refuse_entry(entry, endpoint)
         return time, event
+
+    def risks(self, endpoint: str) -> tuple[BoolArray, FloatArray]:
+        """Return a mask of patients with known score and outcome, and the risks predicted for them.
+
+        Raises `InputError` if a value is not a risk.
+        """
+        given, use = self.contract.hypothesis.calibration, self.contract.exposures[0]
+        assert given is not None
+        keep = self.complete(endpoint)
+        x = self.exposed.x[keep]
+        if given.values == "risk":
+            if wrong := int(((x <= 0.0) | (x >= 1.0)).sum()):
+                raise InputError(
+                    f"{use.label} ({use.key}): {wrong} of {len(x)} values are not risks between 0 "
+                    'and 1 (both excluded); convert percentages, or declare `values` "linear"'
+                )
+            return keep, x if use.level == "high" else 1.0 - x
+        x = x if use.level == "high" else -x
+        risk = expit(x) if given.baseline is None else 1.0 - given.baseline ** np.exp(x)
+        return keep, np.clip(risk, 1e-9, 1.0 - 1e-9)
 
     def complete(self, endpoint: str, covariates: tuple[str, ...] = ()) -> BoolArray:
         """Return a mask of patients with known values for exposure, outcome and every covariate."""

@@ -67,6 +67,8 @@ METHODS: dict[str, Callable[[Study, TestPlan, Book, dict[str, Any]], TestOutcome
     "mediation": mediation.mediation,
     "concordance": survival.concordance,
     "calibration": prediction.calibration,
+    "recalibration": prediction.recalibration,
+    "calibration_slope": prediction.recalibration,
     "joint_groups": groups.joint_groups,
     "ordered_groups": groups.joint_groups,
     "site": sites.site,

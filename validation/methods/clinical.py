@@ -21,7 +21,7 @@ from validation.inputs.study import Study
 from validation.methods.shared import fit_cox, fit_logistic, fitter_of, matrix, outcome_of
 from validation.results.results import Book, TestOutcome, p_text
 from validation.statistics.calibration import baseline_hazard
-from validation.statistics.decision_curve import net_benefit
+from validation.statistics.decision_curve import NAMES, net_benefit
 from validation.statistics.survival import kaplan_meier
 
 if TYPE_CHECKING:
@@ -267,23 +267,24 @@ def decision_curve(study: Study, plan: TestPlan, book: Book, tables: dict[str, A
     book.add(f"{plan.id}.threshold", threshold, "share")
     for name, curve in curves.benefit.items():
         book.add(f"{plan.id}.{name}", float(curve[at]), "net benefit", f"{curve[at]:.3f}")
-    gain = float(curves.benefit["with"][at] - curves.benefit["without"][at])
-    book.add(f"{plan.id}.gain", gain, "net benefit", f"{gain:+.3f}")
-    shown = [place for place in range(len(curves.thresholds)) if (place + 1) % 10 == 0]
+    plain = np.maximum(curves.benefit["all"], 0.0)
+    model, other = curves.benefit.get("with"), curves.benefit.get("without", plain)
+    gains = (curves.benefit["score"] if model is None else model) - other
+    book.add(f"{plan.id}.gain", float(gains[at]), "net benefit", f"{gains[at]:+.3f}")
+    if model is None:
+        book.add(f"{plan.id}.useful", float((gains > 0).mean()), "share")
+    whole = np.round(100 * curves.thresholds).astype(int)
     tables[plan.id] = [
-        {
-            "treat at a risk of": f"{100 * curves.thresholds[place]:.0f}%",
-            "covariates and exposure": f"{curves.benefit['with'][place]:.3f}",
-            "covariates alone": f"{curves.benefit['without'][place]:.3f}",
-            "everybody": f"{curves.benefit['all'][place]:.3f}",
-            "nobody": "0",
-        }
-        for place in shown
+        {"treat at a risk of": f"{whole[place]}%"}
+        | {NAMES[name]: f"{curve[place]:.3f}" for name, curve in curves.benefit.items()}
+        | {"nobody": "0"}
+        for place in range(len(whole))
+        if whole[place] % (10 if len(whole) > 10 else 1) == 0
     ]
     notes = [
         *curves.notes,
         "net benefit per patient: true positives less false positives, weighted by the odds of "
-        "the threshold; cross-validated risks",
+        "the threshold",
     ]
     return outcome_of(plan, curves.n, curves.events, notes=notes)
 
@@ -316,22 +317,30 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
     kept: DecisionCurves | None = study.curves.get(plan.id)
     if kept is not None:
         return kept
-    keep, X, names, notes = matrix(study, plan)
-    main = 1 + len(study.adjusters())
-    if X.shape[1] == main:
-        raise InputError(
-            "no covariate varies in the population, so there is no model for comparison"
-        )
-    time, event, horizon = _outcome_by(study, plan, keep)
-    risks = {
-        "with": cross_validated(study, time, event, X, names, horizon),
-        "without": cross_validated(study, time, event, X[:, main:], names[main:], horizon),
-    }
-
+    given = study.contract.hypothesis.calibration
+    if given is not None:
+        keep, risk = study.risks(plan.endpoint)
+        time, event, horizon = outcome_by(study, plan, keep)
+        risks, notes = {"score": risk}, ["risks as the score predicts them"]
+        first, last = (round(end / STEP) for end in given.thresholds)
+    else:
+        keep, X, names, notes = matrix(study, plan)
+        main = 1 + len(study.adjusters())
+        if X.shape[1] == main:
+            raise InputError(
+                "no covariate varies in the population, so there is no model for comparison"
+            )
+        time, event, horizon = outcome_by(study, plan, keep)
+        risks = {
+            "with": cross_validated(study, time, event, X, names, horizon),
+            "without": cross_validated(study, time, event, X[:, main:], names[main:], horizon),
+        }
+        notes.append("cross-validated risks")
+        top = min(0.99, max(float(np.quantile(risk, REACHED)) for risk in risks.values()))
+        first, last = 1, max(1, math.floor(top / STEP))
     when = horizon if math.isfinite(horizon) else float(time.max())
     overall = 1.0 - float(kaplan_meier(time, event).survival_at([when])[0])
-    top = min(0.99, max(float(np.quantile(risk, REACHED)) for risk in risks.values()))
-    thresholds = np.arange(1, max(2, math.floor(top / STEP) + 1)) * STEP
+    thresholds = np.arange(max(1, first), last + 1) * STEP
     benefit = {
         name: net_benefit(time, event, risk, when, thresholds) for name, risk in risks.items()
     }
@@ -349,7 +358,7 @@ def curves_of(study: Study, plan: TestPlan) -> DecisionCurves:
     return found
 
 
-def _outcome_by(study: Study, plan: TestPlan, keep: Any) -> tuple[FloatArray, FloatArray, float]:
+def outcome_by(study: Study, plan: TestPlan, keep: Any) -> tuple[FloatArray, FloatArray, float]:
     """Return times and flags, with the horizon in months (infinite without time to event)."""
     if study.contract.endpoint(plan.endpoint).kind == "binary":
         value, _ = study.outcome(plan.endpoint)
@@ -357,6 +366,8 @@ def _outcome_by(study: Study, plan: TestPlan, keep: Any) -> tuple[FloatArray, Fl
         # An immediate event, or none ever: the Kaplan-Meier risk is then the plain share.
         return np.where(event == 1, 1.0, 2.0), event, math.inf
     time, event = study.follow_up(plan.endpoint, keep)
+    if (given := study.contract.hypothesis.calibration) is not None and given.horizon:
+        return time, event, given.horizon
     return time, event, min(study.contract.rules.rmst_months, float(np.quantile(time, 0.75)))
 
 

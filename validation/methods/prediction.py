@@ -1,4 +1,4 @@
-"""Assessment of the adjusted model's predictions by internal and external calibration."""
+"""Assessment of predictions: the adjusted model's calibration, and that of a published score."""
 
 from __future__ import annotations
 
@@ -12,17 +12,24 @@ from sage.core.seeds import generator
 from validation.contracts.contract import TestPlan
 from validation.inputs.prediction import FOLLOWED, PredictionModel
 from validation.inputs.study import Study
+from validation.methods.clinical import outcome_by
 from validation.methods.predicting import design_for, recut, terms_of, unknown_levels
 from validation.methods.shared import bearable, fit_cox, matrix, outcome_of
-from validation.results.results import Book, TestOutcome
+from validation.results.results import Book, Effect, TestOutcome
 from validation.statistics.batched import batched_cox
-from validation.statistics.calibration import baseline_hazard
+from validation.statistics.calibration import (
+    baseline_hazard,
+    calibration_slope,
+    equivalence_p,
+    logistic_recalibration,
+    observed_ratio,
+)
 from validation.statistics.calibration import calibration as calibrate
 from validation.statistics.cox import cox
 from validation.statistics.errors import StatisticsError
 
 if TYPE_CHECKING:
-    from validation.statistics.base import FloatArray
+    from validation.statistics.base import BoolArray, FloatArray
 
 RESAMPLES = 200
 MOST_FAILED = 0.1
@@ -143,6 +150,54 @@ def _external(
     if strange:
         notes.append(f"{strange} patients excluded: the model does not know their levels")
     return outcome_of(plan, len(t), e, notes=notes)
+
+
+def scored(
+    study: Study, plan: TestPlan
+) -> tuple[BoolArray, FloatArray, FloatArray, FloatArray, float]:
+    """Return a score's patients, their times and events, and their predicted risks by a time.
+
+    Raises `InputError` if the outcome is known for too few of them.
+    """
+    keep, risk = study.risks(plan.endpoint)
+    time, event, horizon = outcome_by(study, plan, keep)
+    when = horizon if math.isfinite(horizon) else 1.0
+    events, free = int(event[time <= when].sum()), int((time > when).sum())
+    least = study.contract.rules.min_events
+    if events < least or free < FOLLOWED:
+        raise InputError(
+            f"{events} patients have the event and {free} are free of it after {horizon:g} months; "
+            f"at least {least} and {FOLLOWED} are required"
+        )
+    return keep, time, event, risk, when
+
+
+def recalibration(study: Study, plan: TestPlan, book: Book, tables: dict[str, Any]) -> TestOutcome:
+    """Estimate the ratio of observed to expected events, or the calibration slope.
+
+    The slope's p is for its margins, and the ratio's for both. `events` are by the horizon.
+    """
+    given = study.contract.hypothesis.calibration
+    keep, time, event, risk, when = scored(study, plan)
+    assert given is not None
+    if given.horizon is None:
+        intercept, slope = logistic_recalibration(event, risk)
+    else:
+        intercept, slope = None, calibration_slope(time, event, risk, when)
+    found, scale = slope, "calibration slope"
+    p = equivalence_p(slope.value, slope.se, given.slope)
+    if plan.method == "recalibration":
+        found, scale = observed_ratio(time, event, risk, when), "observed/expected ratio"
+        margins = (math.log(given.ratio[0]), math.log(given.ratio[1]))
+        p = max(p, equivalence_p(math.log(found.value), found.se, margins))
+        book.add(f"{plan.id}.expected", float(risk.mean()), "share")
+        book.add(f"{plan.id}.observed", float(risk.mean()) * found.value, "share")
+        if intercept is not None:
+            book.add(f"{plan.id}.intercept", intercept, "log odds")
+    limits = {name: getattr(found, name) for name in ("value", "lower", "upper")}
+    effect = Effect.model_validate({**limits, "scale": scale})
+    book.add_effect(plan.id, effect, p)
+    return outcome_of(plan, keep, event[time <= when], effect=effect, p=p)
 
 
 def _rows(found: Any) -> list[dict[str, str]]:

@@ -38,7 +38,7 @@ from sage.core.hashes import hash_text
 from sage.core.models import Strict
 from sage.core.seeds import generator
 from validation.contracts.contract import Contract, TestPlan
-from validation.core.hypothesis import Comparison
+from validation.core.hypothesis import Calibration, Comparison
 from validation.results.results import (
     AnalysisResult,
     Compared,
@@ -90,6 +90,8 @@ PUBLIC: dict[str, tuple[Quantity, ...]] = {
     "gray": COUNTS,
     "concordance": COUNTS,
     "calibration": COUNTS,
+    "recalibration": (*COUNTS, *ESTIMATE, "p"),
+    "calibration_slope": (*COUNTS, *ESTIMATE, "p"),
 }
 """Numbers that public libraries compute, by method; methods not listed have none."""
 
@@ -126,7 +128,8 @@ class SecondTest(Strict):
     `terms` are the exposure and, for an interaction, the main effects. `base` are the
     exposures to which others are added. `report` lists the requested numbers. `entry` is the
     time when a row comes under observation; for time-dependent claims, rows are records, and
-    `person` identifies the patient.
+    `person` identifies the patient. `score` has the horizon and margins of a published score,
+    whose predicted risks are the exposure.
     """
 
     id: str
@@ -142,6 +145,7 @@ class SecondTest(Strict):
     subset: str | None = None
     entry: str | None = None
     person: str | None = None
+    score: Calibration | None = Field(default=None, exclude_if=lambda given: given is None)
     report: tuple[Quantity, ...]
 
 
@@ -201,6 +205,7 @@ def task_of(
                 subset=None if plan.subgroup is None else f"subset_{plan.id}",
                 entry=f"{plan.endpoint}.entry" if enters(plan.endpoint) else None,
                 person=PERSON if contract.hypothesis.time_dependent else None,
+                score=contract.hypothesis.calibration,
                 report=report,
             )
         )
@@ -261,6 +266,9 @@ def prepare_second(inputs: Path, folder: Path) -> Task | None:
         patients = np.unique(study.rows.index)
         codes = generator(contract.seed).permutation(len(patients))
         table[PERSON] = codes[np.searchsorted(patients, study.rows.index)]
+    if not contract.associates:
+        keep, risk = study.risks(contract.primary_test.endpoint)
+        table.loc[keep, "exposure"] = risk
     for at, values in enumerate(study.exposed.parts, start=1):
         table[f"exposure_{at}"] = values
     for plan in contract.tests:
@@ -382,7 +390,7 @@ def _distance(
     if name == "p":
         return abs(sage - second), abs(sage - second) <= max(0.02 * sage, 0.0005)
     assert outcome.effect is not None
-    if outcome.effect.null == 0.0:
+    if outcome.effect.null == 0.0 or outcome.effect.scale == "calibration slope":
         return abs(sage - second), abs(sage - second) <= 0.01
     if sage <= 0 or second <= 0:
         return None, False

@@ -288,6 +288,51 @@ def mediation(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     return {"effect": float(first.params[1] * b / average), "p": p}
 
 
+def within(limits: list[float], margins: list[float]) -> dict[str, float]:
+    """Return an estimate with its interval; p is of two one-sided tests against the margins."""
+    from scipy.stats import norm
+
+    value, lower, upper = limits
+    near = min(value - margins[0], margins[1] - value) / (upper - lower) * 2 * norm.ppf(0.975)
+    p = min(1.0, 2 * float(norm.sf(near)))
+    return {"effect": value, "lower": lower, "upper": upper, "p": p}
+
+
+def slope(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
+    """Fit the score's log odds, or its complementary log-log risks to events by the horizon."""
+    risk, horizon = rows[test["terms"][0]].astype(float), test["score"]["horizon"]
+    if horizon is None:
+        rows = rows.assign(**{test["terms"][0]: np.log(risk / (1 - risk))})
+        fit, events = logistic(rows, test), rows[test["value"]] == 1
+    else:
+        time = rows[test["time"]].astype(float)
+        events = (rows[test["event"]] == 1) & (time <= horizon)
+        changed = {test["time"]: time.clip(upper=horizon), test["event"]: events}
+        fit = cox(rows.assign(**{test["terms"][0]: np.log(-np.log(1 - risk))}, **changed), test)
+    logs = [math.log(fit[name]) for name in ("effect", "lower", "upper")]
+    return within(logs, test["score"]["slope"]) | {"events": int(events.sum())}
+
+
+def recalibration(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
+    """Divide observed by expected risk; p is the larger of the ratio's and the slope's."""
+    found, horizon = slope(rows, test), test["score"]["horizon"]
+    d, at_risk = np.array([found["events"]]), np.array([len(rows)])
+    if horizon is not None:
+        from lifelines import KaplanMeierFitter
+
+        event = (rows[test["event"]] == 1).astype(int)
+        table = KaplanMeierFitter().fit(rows[test["time"]].astype(float), event).event_table
+        table = table[table.index <= horizon]
+        d, at_risk = table["observed"].to_numpy(), table["at_risk"].to_numpy()
+    alive = float((1 - d / at_risk).prod())
+    half = 1.959964 * alive / (1 - alive) * math.sqrt(float((d / (at_risk * (at_risk - d))).sum()))
+    log = math.log((1 - alive) / rows[test["terms"][0]].astype(float).mean())
+    margins = [math.log(end) for end in test["score"]["ratio"]]
+    ratio = within([log, log - half, log + half], margins)
+    p = max(found["p"], ratio.pop("p"))
+    return found | {name: math.exp(value) for name, value in ratio.items()} | {"p": p}
+
+
 def joint(rows: pd.DataFrame, test: dict[str, Any]) -> dict[str, float]:
     """Run the log-rank test over all groups formed by the exposures."""
     groups = rows[test["terms"]].astype(int).astype(str).agg("".join, axis=1)
@@ -314,6 +359,8 @@ METHODS = {
     "joint_groups": joint,
     "nested": nested,
     "mediation": mediation,
+    "recalibration": recalibration,
+    "calibration_slope": slope,
 }
 
 

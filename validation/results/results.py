@@ -119,7 +119,9 @@ class Reason(Strict):
 class Answer(Strict):
     """An answer to one of the verdict's questions, with the estimate that supports it."""
 
-    question: Literal["association", "independence", "relevance"]
+    question: Literal[
+        "association", "independence", "relevance", "observed/expected ratio", "calibration slope"
+    ]
     answer: Literal["yes", "no", "unclear", "not answered"]
     effect: Effect | None = None
     p: float | None = None

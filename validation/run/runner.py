@@ -354,7 +354,8 @@ def _results(
     relevant = contract.relevant_effect
     if contract.scale not in DIFFERENCES:
         relevant = math.exp(relevant)
-    book.add("rules.relevant", relevant, contract.scale)
+    if contract.associates:
+        book.add("rules.relevant", relevant, contract.scale)
     if adjusted is not None:
         book.add("primary.q", adjusted.q, "q-value")
         beside = _q_instead(frozen, main, ledger, "adjusted")

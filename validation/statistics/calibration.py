@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import brentq
+from scipy.special import expit, logit, ndtr
 
 from validation.statistics.base import (
     Z95,
@@ -19,7 +22,9 @@ from validation.statistics.base import (
     IntArray,
     as_float,
     survival_arrays,
+    two_sided,
 )
+from validation.statistics.binary import logistic
 from validation.statistics.concordance import censoring_weight
 from validation.statistics.cox import cox
 from validation.statistics.errors import BadTimesError, EmptyGroupError, ShapeError
@@ -112,6 +117,60 @@ def brier(time: npt.ArrayLike, event: npt.ArrayLike, survival: npt.ArrayLike, wh
     return float(score.mean())
 
 
+def observed_ratio(
+    time: npt.ArrayLike, event: npt.ArrayLike, risk: npt.ArrayLike, when: float
+) -> Estimate:
+    """Divide the Kaplan-Meier risk at `when` by the mean predicted `risk` (n,), taken as given.
+
+    Limits and `se` are on the logarithmic scale, with Greenwood's variance; without censoring,
+    it is that of a binomial share (Debray and others 2017, BMJ).
+    """
+    curve = kaplan_meier(time, event)
+    alive = float(curve.survival_at([when])[0])
+    if not 0.0 < alive < 1.0:
+        raise EmptyGroupError("all or none of the patients have the event by the horizon")
+    used = (curve.times <= when) & (curve.events > 0)
+    d, n = curve.events[used].astype(float), curve.at_risk[used]
+    se = alive * math.sqrt(float((d / (n * (n - d))).sum())) / (1.0 - alive)
+    log = math.log((1.0 - alive) / float(np.mean(risk)))
+    low, high = (math.exp(log + side * Z95 * se) for side in (-1, 1))
+    return Estimate(math.exp(log), low, high, two_sided(log / se), se)
+
+
+def calibration_slope(
+    time: npt.ArrayLike, event: npt.ArrayLike, risk: npt.ArrayLike, when: float
+) -> Estimate:
+    """Fit the complementary log-log `risk` (n,) in a Cox model of the events by `when`."""
+    t, e = survival_arrays(time, event)
+    bounded = np.clip(as_float(risk, "risk"), 1e-9, 1.0 - 1e-9)
+    linear = np.log(-np.log1p(-bounded))
+    return _only_term(cox(np.minimum(t, when), e & (t <= when), linear, ["predicted risk"]))
+
+
+def logistic_recalibration(event: npt.ArrayLike, risk: npt.ArrayLike) -> tuple[float, Estimate]:
+    """Return the calibration intercept, given a slope of 1, and the slope of the log odds.
+
+    `event` (n,) is 0 or 1. Source: Van Calster and others 2016
+    (doi:10.1016/j.jclinepi.2015.12.005).
+    """
+    y, odds = as_float(event, "event"), logit(np.clip(as_float(risk, "risk"), 1e-9, 1.0 - 1e-9))
+    shift = brentq(lambda a: float((y - expit(odds + a)).sum()), -50.0, 50.0, xtol=1e-13)
+    return float(shift), _only_term(logistic(y, odds, ["predicted log odds"]))
+
+
+def _only_term(fit: Any) -> Estimate:
+    value, se = float(fit.coef[0]), float(fit.se[0])
+    return Estimate(value, value - Z95 * se, value + Z95 * se, float(fit.p[0]), se)
+
+
+def equivalence_p(value: float, se: float, margins: tuple[float, ...]) -> float:
+    """Compute twice the larger p-value of two one-sided tests against the margins.
+
+    It is below alpha if the interval at level 1 - alpha is within them (Schuirmann 1987).
+    """
+    return float(min(1.0, 2.0 * ndtr(-min(value - margins[0], margins[1] - value) / se)))
+
+
 def calibration(
     time: npt.ArrayLike,
     event: npt.ArrayLike,
@@ -170,17 +229,6 @@ def calibration(
         upper.append(1.0 - low)
         n.append(int(here.sum()))
     overall = float(1.0 - kaplan_meier(t, e).survival_at([when])[0])
-    clipped = np.clip(s, 1e-9, 1.0 - 1e-9)
-    until = e & (t <= when)
-    fit = cox(np.minimum(t, when), until, np.log(-np.log(clipped)), ["predicted risk"])
-    half = Z95 * float(fit.se[0])
-    slope = Estimate(
-        float(fit.coef[0]),
-        float(fit.coef[0] - half),
-        float(fit.coef[0] + half),
-        float(fit.p[0]),
-        float(fit.se[0]),
-    )
     return Calibration(
         horizon=when,
         predicted=np.array(predicted),
@@ -189,7 +237,7 @@ def calibration(
         upper=np.array(upper),
         n=np.array(n, dtype=np.int64),
         ratio=overall / max(1.0 - float(s.mean()), 1e-12),
-        slope=slope,
+        slope=calibration_slope(t, e, 1.0 - s, when),
         brier=score,
         brier_reference=brier(t, e, np.full(len(t), 1.0 - overall), when),
     )

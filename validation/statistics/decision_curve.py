@@ -14,6 +14,12 @@ from validation.statistics.base import FloatArray, as_float, survival_arrays
 from validation.statistics.errors import BadTimesError, ShapeError
 from validation.statistics.survival import kaplan_meier
 
+NAMES = {
+    "with": "covariates and exposure", "without": "covariates alone", "score": "the score",
+    "all": "everybody",
+}  # fmt: skip
+"""Names of the strategies that are compared."""
+
 
 def net_benefit(
     time: npt.ArrayLike,

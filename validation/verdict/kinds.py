@@ -1,13 +1,23 @@
-"""Additions to the verdict by kind of claim: limitations, and later hierarchy endpoints."""
+"""Additions to the verdict by kind of claim: limitations, later endpoints, calibration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from validation.contracts.contract import Contract
 from validation.core.hypothesis import Comparison
 from validation.methods.shared import slug
-from validation.results.results import AnalysisResult, Reason, TestOutcome, Word, effect_text, p_is
+from validation.results.results import (
+    AnalysisResult,
+    Answer,
+    Objection,
+    Reason,
+    TestOutcome,
+    Word,
+    effect_text,
+    p_is,
+)
 from validation.verdict.relevance import expected_direction
 
 
@@ -127,3 +137,69 @@ def _against_the_others(contract: Contract, analysis: AnalysisResult) -> list[st
         if not expected_direction(contract, term):
             found.append(f"{use.label} alone points the other way beside the other exposures")
     return found
+
+
+# -- calibration of a published score ------------------------------------------------------------
+
+UNSHOWN = "an interval reaches beyond the margins of calibration"
+ALONE = "within the margins alone, but not when all claims are counted"
+SIDES = {
+    "primary": ("fewer events than predicted", "more events than predicted"),
+    "slope": ("predicted risks are too extreme", "predicted risks are too moderate"),
+}
+"""Descriptions of an estimate below or above its margins, by test."""
+
+
+def answer_calibration(contract: Contract, analysis: AnalysisResult) -> tuple[Answer, ...]:
+    """Compare the intervals of both tests with their margins; leave out tests without a result."""
+    given = contract.hypothesis.calibration
+    assert given is not None
+    found = []
+    for name, (low, high) in (("primary", given.ratio), ("slope", given.slope)):
+        test = analysis.test(name)
+        if test is None or test.effect is None:
+            continue
+        effect, answer = test.effect, "unclear"
+        text = effect_text(effect).removeprefix(f"{effect.scale} ")
+        text += f", margins {low:g} to {high:g}"
+        if effect.upper < low or effect.lower > high:
+            answer, text = "no", f"{text}: {SIDES[name][effect.lower > high]}"
+        elif low < effect.lower and effect.upper < high:
+            answer = "yes"
+        fields = {"question": effect.scale, "answer": answer, "text": text}
+        found.append(Answer.model_validate(fields | {"effect": effect, "p": test.p}))
+    return tuple(found)
+
+
+def judge_calibration(
+    contract: Contract, analysis: AnalysisResult, q: float | None, doubts: list[Objection]
+) -> tuple[Any, Any, tuple[Reason, ...], str]:
+    """Return the word, its basis, its reasons, and the text for the badge."""
+    answers = answer_calibration(contract, analysis)
+    reasons = [_reason(item.question, item.answer, item.text) for item in answers]
+    if (useful := analysis.numbers.get("decision_curve.useful")) is not None:
+        text = f"a benefit over acting on everybody or nobody at {useful.text} of the thresholds"
+        reasons.append(_reason("decision curve", "yes" if useful.value == 1 else "unclear", text))
+    word = agreement(answers)
+    if word == "no":
+        words = [item.text.rpartition(": ")[2] for item in answers if item.answer == "no"]
+        return "not_supported", "evidence", tuple(reasons), "; ".join(words)
+    if word == "unclear":
+        doubts = [Objection("power", "power", UNSHOWN, UNSHOWN)]
+    elif q is None or not q < contract.rules.alpha:
+        doubts = [Objection("multiplicity", "ledger", ALONE, f"{ALONE} ({p_is(q, 'q')})"), *doubts]
+    reasons += [doubt.reason for doubt in doubts]
+    if doubts:
+        return "inconclusive", doubts[0].because, tuple(reasons), doubts[0].words
+    return "supported", "evidence", tuple(reasons), "calibrated within the margins"
+
+
+def agreement(answers: tuple[Answer, ...]) -> str:
+    """Return "no" if an interval is outside its margins, "yes" if both are within."""
+    given = [item.answer for item in answers]
+    return "no" if "no" in given else "yes" if given == ["yes", "yes"] else "unclear"
+
+
+def _reason(rule: str, answer: str, text: str) -> Reason:
+    outcome: Any = {"yes": "for", "no": "against"}.get(answer, "limits")
+    return Reason(rule=rule, outcome=outcome, text=text)

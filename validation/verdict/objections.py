@@ -103,7 +103,8 @@ def registered_controls(
         for at, use in enumerate(contract.redrawn):
             found = controls.random[at] if at < len(controls.random) else None
             yield f"random features in place of {use.label}", found
-    yield "specification curve", controls.specification
+    if contract.associates:
+        yield "specification curve", controls.specification
     if not contract.hypothesis.time_dependent:
         yield "timing", controls.timing
         if plan.missingness:
@@ -283,7 +284,7 @@ def _timing(controls: Controls) -> Iterator[Objection]:
 
 
 def _permuted_outcome(contract: Contract, controls: Controls) -> Iterator[Objection]:
-    if contract.controls.permutations == 0:
+    if contract.controls.permutations == 0 and contract.associates:
         yield _switched_off("permuted outcome", "the permutations")
         return
     found = controls.permuted
@@ -300,7 +301,7 @@ def _permuted_outcome(contract: Contract, controls: Controls) -> Iterator[Object
 
 
 def _random_features(contract: Contract, controls: Controls) -> Iterator[Objection]:
-    if contract.controls.random_features == 0:
+    if contract.controls.random_features == 0 and contract.associates:
         yield _switched_off("random features", "the random features")
         return
     for words, share, text in _random_texts(contract, controls):

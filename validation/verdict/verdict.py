@@ -100,6 +100,11 @@ The rules, in order:
      control over the ledger;
    - power.
 
+For the calibration of a published score, absence of a difference proves nothing. After
+rules 1 and 2, it is supported only if the intervals of observed / expected events and of the
+slope both lie within the contract's margins, q is below alpha, and nothing objects. It is not
+supported if either interval lies wholly outside, and otherwise inconclusive (power).
+
 A discovery part whose p-value did not reach its level is judged by rules 4 and 6, and
 nothing is unlocked.
 
@@ -140,7 +145,14 @@ from validation.results.results import (
     effect_text,
     p_is,
 )
-from validation.verdict.kinds import kind_limits, later_endpoints, shown_words
+from validation.verdict.kinds import (
+    agreement,
+    answer_calibration,
+    judge_calibration,
+    kind_limits,
+    later_endpoints,
+    shown_words,
+)
 from validation.verdict.objections import (
     confounding_objections,
     control_objections,
@@ -175,6 +187,7 @@ TOO_SMALL = "too small to matter"
 OPEN = "an effect that matters is neither shown nor excluded"
 NOT_PROPORTIONAL = "hazards are not proportional"
 REVERSES = "the association reverses during follow-up"
+CONTRADICTED = "a second cohort contradicts it"
 OTHER_CLAIMS = "not significant when all claims tested on these patients are counted"
 
 
@@ -235,6 +248,8 @@ def judge(evidence: Evidence) -> Verdict:
         reason = Reason(rule="data", outcome="prevents", text=why or "the primary test has no p")
         found = _Found("inconclusive", "data", (reason,), "the primary test gave no result")
         answers: tuple[Answer, ...] = ()
+    elif not contract.associates:
+        answers, found = answer_calibration(contract, analysis), _calibration(evidence)
     else:
         answers = (
             answer_association(evidence, primary),
@@ -242,9 +257,9 @@ def judge(evidence: Evidence) -> Verdict:
             answer_relevance(evidence, primary),
         )
         found = _on_answers(evidence, primary, answers, limits)
-        if unsafe:
-            reasons = (*(objection.reason for objection in unsafe), *found.reasons)
-            found = _Found("inconclusive", unsafe[0].because, reasons, unsafe[0].words)
+    if unsafe and answers:
+        reasons = (*(objection.reason for objection in unsafe), *found.reasons)
+        found = _Found("inconclusive", unsafe[0].because, reasons, unsafe[0].words)
     later = later_endpoints(
         contract,
         analysis,
@@ -496,11 +511,7 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     if small and (unshown := unshown_positive(contract, analysis.controls)) is not None:
         doubts.append(unshown)
     reasons += control_reasons(contract, analysis.controls)
-    doubts += [
-        objection
-        for objection in (*control_objections(contract, analysis.controls), *evidence.objections)
-        if not objection.any_reading
-    ]
+    doubts += _milder(evidence)
     hazard = _proportionality(contract, analysis)
     if hazard is not None and hazard.outcome == "prevents":
         words = REVERSES if reverses(contract, analysis) else NOT_PROPORTIONAL
@@ -510,7 +521,7 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     reasons += _incidence(evidence, limits)
     again = _replication(evidence)
     if again is not None and again.outcome == "prevents":
-        words = "a second cohort contradicts it"
+        words = CONTRADICTED
         if _confirmed_elsewhere(evidence):
             words = "not confirmed in a second cohort"
         doubts.append(Objection("replication", "replication", words, again.text))
@@ -526,13 +537,7 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
             how = "by its means, not by its ranks" if turned else "without reaching alpha"
             limits.append(f"the second cohort points the same way {how}")
     if evidence.seen is not None and not _confirmed_elsewhere(evidence):
-        text = (
-            f"the claim was written after contract {evidence.seen[:12]} had compared the same or "
-            "nearly the same groups of these patients; it is exploratory until it is tested in "
-            "other patients under a new contract"
-        )
-        words = "the claim was written after results in these patients were seen"
-        doubts.append(Objection("registration", "registration", words, text))
+        doubts.append(_exploratory(evidence.seen))
         limits.remove(_seen_before(evidence.seen))
     if doubts:
         reasons += [doubt.reason for doubt in doubts]
@@ -546,6 +551,35 @@ def _if_associated(evidence: Evidence, answers: tuple[Answer, ...], limits: list
     elif relevance.answer == "unclear":
         words += "; whether it is large enough to matter is open"
     return _Found(word, "evidence", tuple(reasons), words)
+
+
+def _milder(evidence: Evidence) -> list[Objection]:
+    """List the objections of controls and other parts that rule out only "supported"."""
+    found = (*control_objections(evidence.contract, evidence.analysis.controls),
+             *evidence.objections)  # fmt: skip
+    return [objection for objection in found if not objection.any_reading]
+
+
+def _exploratory(seen: str) -> Objection:
+    text = (
+        f"the claim was written after contract {seen[:12]} had compared the same or "
+        "nearly the same groups of these patients; it is exploratory until it is tested in "
+        "other patients under a new contract"
+    )
+    words = "the claim was written after results in these patients were seen"
+    return Objection("registration", "registration", words, text)
+
+
+def _calibration(evidence: Evidence) -> _Found:
+    contract, again = evidence.contract, _replication(evidence)
+    doubts = [*timing_objections(contract), *_milder(evidence)]
+    if again is not None and again.outcome == "prevents":
+        doubts.append(Objection("replication", "replication", CONTRADICTED, again.text))
+    if evidence.seen is not None:
+        doubts.append(_exploratory(evidence.seen))
+    found = _Found(*judge_calibration(contract, evidence.analysis, evidence.q, doubts))
+    more = () if again is None or again in found.reasons else (again,)
+    return replace(found, reasons=(*found.reasons, *more))
 
 
 def _dependence(evidence: Evidence, independence: Answer) -> Objection | None:
@@ -728,6 +762,9 @@ def _replication(evidence: Evidence) -> Reason | None:
     text = f'cohort "{evidence.replicate.cohort}": {_effect_per_unit(contract, effect)}, {p_is(p)}'
     turned = _ranks_turn(found)
     against = "" if expected_direction(contract, effect) else "the other direction"
+    if not contract.associates:
+        outside = agreement(answer_calibration(contract, evidence.replicate)) == "no"
+        against = "outside the margins" if outside else ""
     if turned:
         text += "; its ranks point the other way than its means"
         against = "no direction is shown" if not against and elsewhere else against
@@ -787,7 +824,7 @@ def _limits(evidence: Evidence) -> list[str]:
         ("permuted outcome", plan.permutations),
         ("random features", plan.random_features),
     ):
-        if draws == 0:
+        if draws == 0 and contract.associates:
             limits.append(f"control {name} is switched off in the contract")
     return limits
 

@@ -87,16 +87,24 @@ score <- function(x, cut, use) {
 exposed_side <- function(x, cut, level) {
   as.numeric(if (level == "high") x > cut$upper else x <= cut$lower)
 }
+predicted <- function(x, use) {  # risks by a published score
+  given <- plan$calibration
+  if (given$values == "risk") return(if (use$level == "low") 1 - x else x)
+  if (use$level == "low") x <- -x
+  risk <- if (is.null(given$baseline)) plogis(x) else 1 - given$baseline^exp(x)
+  pmin(pmax(risk, 1e-9), 1 - 1e-9)
+}
 cuts <- lapply(plan$exposures, function(use) find_cut(rows[[use$key]], use))
 parts_of <- function(rows) Map(function(use, cut) {
   x <- rows[[use$key]]
   if (plan$comparison == "trend") step(x, cut, use)
+  else if (plan$comparison == "calibrated") predicted(x, use)
   else if (flat(use)) score(x, cut, use) else exposed_side(x, cut, use$level)
 }, plan$exposures, cuts)
 exposure_of <- function(rows, parts) {
   first <- plan$exposures[[1]]
   if (plan$comparison %in% products) return(parts[[1]] * parts[[2]])
-  if (plan$comparison == "trend") return(parts[[1]])
+  if (plan$comparison %in% c("trend", "calibrated")) return(parts[[1]])
   if (plan$comparison %in% c("mediation", "added")) return(parts[[2]])
   if (plan$comparison == "combined") {
     return(as.numeric(scale(rowSums(vapply(parts, function(x) as.numeric(scale(x)), parts[[1]])))))
@@ -229,6 +237,40 @@ put_effect <- function(id, coef, se, df = Inf, ratio = TRUE) {
 put_counts <- function(id, f) {
   put(paste0(id, ".n"), f$n)
   if (!is.null(f$outcome$event)) put(paste0(id, ".events"), sum(f$outcome$event == 1))
+}
+# A published score: two one-sided tests against margins, observed risk, and calibration slope.
+outside <- function(value, se, margins) {
+  min(1, 2 * pnorm(-min(value - margins[1], margins[2] - value) / se))
+}
+put_equal <- function(id, f, values, p) {
+  for (at in 1:3) put(paste0(id, ".", c("effect", "lower", "upper")[at]), values[at])
+  put(paste0(id, ".p"), p)
+  put(paste0(id, ".n"), f$n)
+  put(paste0(id, ".events"), sum(until(f)))
+}
+until <- function(f) {
+  if (is.null(f$outcome$event)) return(f$outcome$value == 1)
+  f$outcome$event == 1 & f$outcome$time <= plan$calibration$horizon
+}
+observed_risk <- function(f, keep = rep(TRUE, f$n)) {
+  if (is.null(f$outcome$event)) {
+    share <- mean(f$outcome$value[keep] == 1)
+    return(list(risk = share, se = sqrt(share * (1 - share) / sum(keep))))
+  }
+  fit <- survfit(Surv(f$outcome$time[keep], f$outcome$event[keep] == 1) ~ 1)
+  found <- summary(fit, plan$calibration$horizon, extend = TRUE)
+  list(risk = 1 - found$surv, se = found$std.err)
+}
+recalibrated <- function(f) {
+  risk <- f$X[, 1]
+  if (is.null(f$outcome$event)) {
+    fit <- glm(f$outcome$value ~ qlogis(risk), family = binomial, epsilon = 1e-12)
+    return(summary(fit)$coefficients[2, 1:2])
+  }
+  linear <- log(-log(1 - risk))
+  fit <- coxph(Surv(pmin(f$outcome$time, plan$calibration$horizon), until(f)) ~ linear,
+               control = coxph.control(eps = 1e-12, iter.max = 50))
+  c(coef(fit)[[1]], sqrt(vcov(fit)[1, 1]))
 }
 # Firth's penalty (Firth 1993; Heinze and Schemper 2001): half the logarithm of the information's
 # determinant is added to the log likelihood. `loglik` gives both at coefficients b.
@@ -367,6 +409,35 @@ methods <- list(
       fit <- coxph(Surv(f$outcome$time, event) ~ X)
       put(paste(test$id, name, "harrell", sep = "."), concordance(fit)$concordance)
     }
+  },
+  recalibration = function(test) {
+    f <- frame_of(test)
+    found <- observed_risk(f)
+    slope <- recalibrated(f)
+    log <- log(found$risk / mean(f$X[, 1]))
+    if (is.null(f$outcome$event)) {
+      put(paste0(test$id, ".intercept"), coef(glm(f$outcome$value ~ 1, binomial, epsilon = 1e-12,
+                                                  offset = qlogis(f$X[, 1])))[[1]])
+    }
+    put_equal(test$id, f, exp(log + c(0, -1, 1) * qnorm(0.975) * found$se / found$risk),
+              max(outside(log, found$se / found$risk, log(unlist(plan$calibration$ratio))),
+                  outside(slope[1], slope[2], unlist(plan$calibration$slope))))
+  },
+  calibration_slope = function(test) {
+    f <- frame_of(test)
+    slope <- recalibrated(f)
+    put_equal(test$id, f, slope[1] + c(0, -1, 1) * qnorm(0.975) * slope[2],
+              outside(slope[1], slope[2], unlist(plan$calibration$slope)))
+  },
+  decision_curve = function(test) {
+    f <- frame_of(test)
+    at <- plan$calibration$threshold
+    benefit <- function(treated) {
+      risk <- observed_risk(f, treated)$risk
+      mean(treated) * (risk - (1 - risk) * at / (1 - at))
+    }
+    put(paste0(test$id, ".score"), benefit(f$X[, 1] >= at))
+    put(paste0(test$id, ".all"), benefit(rep(TRUE, f$n)))
   },
   joint_groups = function(test) {
     f <- frame_of(modifyList(test, list(strata = test$strata)))

@@ -51,11 +51,14 @@ IN_R = (
     "ordered_groups",
     "nested",
     "mediation",
+    "recalibration",
+    "calibration_slope",
     "time_dependent",
 )
 PENALIZED = ("logrank", "cox", "spline", "cause_specific", "logistic", "time_dependent")
 """Tests for which the script replicates Firth's penalty."""
 DESCRIBING = ("table_one", "missing_data", "univariable", "cumulative_incidence")
+THRESHOLD = "decision_curve.threshold"
 QUANTITIES = (
     "effect",
     "lower",
@@ -66,6 +69,9 @@ QUANTITIES = (
     "difference",
     "global_p",
     "nonlinearity.p",
+    "intercept",
+    "score",
+    "all",
     "with.harrell",
     "without.harrell",
     *(
@@ -200,7 +206,12 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
             if contract.hypothesis.time_dependent and use.known_at == "column"
         ],
         "tests": tests,
+        "calibration": None
+        if (given := contract.hypothesis.calibration) is None
+        else given.model_dump(exclude={"source"}, exclude_none=True)
+        | {"threshold": at.value if (at := analysis.numbers.get(THRESHOLD)) else 0.5},
     }
+    plan = {name: item for name, item in plan.items() if item is not None}
     return f"plan <- {_r(plan)}"
 
 
@@ -230,7 +241,8 @@ def _skip(contract: Contract, plan: TestPlan, analysis: AnalysisResult) -> str:
         return "the script does not implement Firth's penalty here"
     if "imputed" in notes and "nothing is imputed" not in notes:
         return OWN_DRAWS
-    if plan.method not in IN_R:
+    score = plan.method == "decision_curve" and not contract.associates
+    if plan.method not in IN_R and not score:
         return NOT_IN_R.get(plan.method, "not part of this script")
     return ""
 

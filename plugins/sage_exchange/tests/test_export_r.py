@@ -153,6 +153,9 @@ CONTINUOUS = PAIR[0] | {"cut": "continuous"}
 STAGE = ["clinical:stage"]
 MEDIATION = {"exposures": [SEX, CONTINUOUS], "comparison": "mediation", "covariates": STAGE}
 MEN = [{"variable": "clinical:sex", "op": "eq", "value": "male"}]
+SCORE = {"exposures": [CONTINUOUS], "comparison": "calibrated", "covariates": []}
+LINEAR = {"values": "linear", "thresholds": [0.2, 0.6]}
+CALIBRATED = ["primary.effect", "primary.p", "slope.lower", "decision_curve.score"]
 NESTED = ["primary.p", "primary.effect", "adjusted.p", "adjusted.upper"]
 
 
@@ -218,6 +221,8 @@ NESTED = ["primary.p", "primary.effect", "adjusted.p", "adjusted.upper"]
              "covariates": STAGE, "endpoint": "node"},
             NESTED,
         ),
+        (SCORE | {"calibration": LINEAR | {"horizon": 24, "baseline": 0.5}}, CALIBRATED),
+        (SCORE | {"calibration": LINEAR, "endpoint": "node"}, [*CALIBRATED, "primary.intercept"]),
         (MEDIATION, ["primary.p", "primary.effect", "adjusted.effect"]),
         (MEDIATION | {"endpoint": "size"}, ["primary.p", "primary.effect", "adjusted.effect"]),
     ],
