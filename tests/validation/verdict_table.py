@@ -1153,6 +1153,7 @@ def _calibrated() -> Iterator[Row]:
         return (outcome("slope", method="calibration_slope", **found),)
 
     def given(name: str, says: tuple[str, str], answers: str, **more: Any) -> Row:
+        plan: dict[str, Any]
         plan = {"comparison": "calibrated", "hypothesis": SCORE, "covariates": (),
                 "scale": "observed/expected ratio", "method": "recalibration",
                 "controls": {"permutations": 0, "random_features": 0}}  # fmt: skip

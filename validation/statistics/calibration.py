@@ -132,7 +132,7 @@ def observed_ratio(
     used = (curve.times <= when) & (curve.events > 0)
     d, n = curve.events[used].astype(float), curve.at_risk[used]
     se = alive * math.sqrt(float((d / (n * (n - d))).sum())) / (1.0 - alive)
-    log = math.log((1.0 - alive) / float(np.mean(risk)))
+    log = math.log((1.0 - alive) / float(as_float(risk, "risk").mean()))
     low, high = (math.exp(log + side * Z95 * se) for side in (-1, 1))
     return Estimate(math.exp(log), low, high, two_sided(log / se), se)
 
