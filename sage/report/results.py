@@ -507,7 +507,8 @@ def read_contract(home: Path) -> ContractPage | None:
         text=path.read_text(encoding="utf-8"),
         notes=tuple(note for note in contract.notes if note.startswith(contract.cohort)),
         alpha=contract.rules.alpha,
-        predicts=contract.comparison in (Comparison.ADDED, Comparison.COMBINED),
+        predicts=contract.comparison
+        in (Comparison.ADDED, Comparison.COMBINED, Comparison.CALIBRATED),
     )
 
 
