@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import computed_field
+from pydantic import Field, computed_field
 
 from agents.core.base import View
 from agents.findings.hold import names_of
@@ -40,6 +40,13 @@ MEANING = {
     " excluded.",
 }
 """What each verdict means (`validation.verdict.verdict`)."""
+MEANING_OF_CALIBRATION = {
+    "supported": "The intervals of observed/expected events and of the calibration slope lie within"
+    " the prespecified margins, and no check prevents the verdict.",
+    "inconclusive": MEANING["inconclusive"],
+    "not_supported": "Observed/expected events or the calibration slope lie outside the"
+    " prespecified margins.",
+}
 SLOPE = ("slope.effect", "slope.lower", "slope.upper")
 UNCONFIRMED = "Not yet confirmed in a second cohort."
 
@@ -50,7 +57,8 @@ class Answer(View):
     `sentence` states the groups compared, the outcome, the size of the difference and the
     adjustment. `objection` is the strongest reason for doubt. `verdict` is the verdict, or
     the outcome of an evaluation without a verdict. `effect` is the primary estimate with its
-    interval, and `figure` is the path to the curve within the run folder. In text from
+    interval, and `figure` is the path to the curve within the run folder. `calibration` is
+    true if the claim is about a score's calibration. In text from
     `answer_results`, numbers are written as `[[key]]`.
     """
 
@@ -59,6 +67,7 @@ class Answer(View):
     objection: str = ""
     effect: str = ""
     figure: str = ""
+    calibration: bool = Field(default=False, exclude_if=lambda given: not given)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -69,7 +78,8 @@ class Answer(View):
     @property
     def meaning(self) -> str:
         """What the verdict means; empty without a verdict."""
-        return MEANING.get(self.verdict, "")
+        meaning = MEANING_OF_CALIBRATION if self.calibration else MEANING
+        return meaning.get(self.verdict, "")
 
 
 def answer_results(results: Results, contract: Contract, disease: str = "") -> Answer:
@@ -109,6 +119,7 @@ def answer_results(results: Results, contract: Contract, disease: str = "") -> A
         objection=doubt,
         effect=effect,
         figure=f"{home}/{results.figures[curve].file}" if curve else "",
+        calibration=not contract.associates,
     )
 
 

@@ -308,4 +308,6 @@ def test_a_second_cohort_and_subgroups_are_tested_too_and_the_answer_gives_both_
     assert found.number("subgroup.1.effect").value == pytest.approx(np.exp(ratio), rel=1e-9)
     contract = FrozenContract.load(tmp_path / "out" / "marker-os" / "contract.json").contract
     assert "calibrated" in contract.hypothesis.statement
-    assert "[[slope.effect]]" in answer_results(found, contract).sentence
+    answer = answer_results(found, contract)
+    assert answer.calibration
+    assert "[[slope.effect]]" in answer.sentence
