@@ -209,7 +209,7 @@ def _plan(contract: Contract, analysis: AnalysisResult, cuts: tuple[Cut, ...]) -
         "calibration": None
         if (given := contract.hypothesis.calibration) is None
         else given.model_dump(exclude={"source"}, exclude_none=True)
-        | {"threshold": at.value if (at := analysis.numbers.get(THRESHOLD)) else 0.5},
+        | {"threshold": near.value if (near := analysis.numbers.get(THRESHOLD)) else 0.5},
     }
     plan = {name: item for name, item in plan.items() if item is not None}
     return f"plan <- {_r(plan)}"
