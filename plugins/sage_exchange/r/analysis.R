@@ -269,7 +269,7 @@ recalibrated <- function(f) {
   }
   linear <- log(-log(1 - risk))
   fit <- coxph(Surv(pmin(f$outcome$time, plan$calibration$horizon), until(f)) ~ linear,
-               control = coxph.control(eps = 1e-12, iter.max = 50))
+               control = coxph.control(eps = 1e-12, iter.max = 50, toler.chol = 1e-13))
   c(coef(fit)[[1]], sqrt(vcov(fit)[1, 1]))
 }
 # Firth's penalty (Firth 1993; Heinze and Schemper 2001): half the logarithm of the information's
