@@ -309,7 +309,8 @@ def find_spread(
     filled = np.where(known.any(axis=0), values, 0.0)  # a column without any value is constant
     apart = ((filled != np.nanmedian(filled, axis=0)) & ~np.isnan(filled)).sum(axis=0)
     centered = np.nan_to_num(filled - np.nanmean(filled, axis=0))
-    found: NDArray[np.bool_] = apart >= MIN_COUNT
+    # among fewer, what happened to all could be told
+    found: NDArray[np.bool_] = apart >= 2 * MIN_COUNT
     found &= count_effective(centered) >= MIN_COUNT
     if beside is not None:
         base = np.column_stack([np.ones(len(values)), beside])

@@ -407,7 +407,6 @@ def finite(value: float | None) -> float | None:
 def require_spread(
     names: Sequence[str],
     matrix: NDArray[Any],
-    event: pd.Series,
     strata: NDArray[Any] | None = None,
     *,
     jointly: bool = True,
@@ -423,11 +422,10 @@ def require_spread(
         others = np.delete(matrix, at, axis=1)[:, : None if jointly else 0]
         beside = others if fixed is None else np.column_stack([others, fixed])
         column = matrix[:, at]
-        uniform = len(np.unique(column)) == 2 and not is_mixed(event, column)
-        if uniform or not find_spread(column[:, None], beside)[0]:
+        if not find_spread(column[:, None], beside)[0]:
             raise InputError(
-                f'"{name}": fewer than {MIN_COUNT} patients differ from the others, dominate the '
-                "variable beside the strata and other terms, or have the event or do not; results "
+                f'"{name}": fewer than {2 * MIN_COUNT} patients differ from the others, or fewer than '
+                f"{MIN_COUNT} dominate the variable beside the strata and other terms; results "
                 "for so few patients are not shown. Use logarithms or ranks if values are extreme"
             )
 

@@ -220,7 +220,7 @@ def _terms(
     sides = [(groups == level).to_numpy(dtype=float) for level in levels]
     matrix = np.column_stack([*sides, matrix])
     names = [*(f"{group}={level}" for level in levels), *names]
-    require_spread(names, matrix, table["event"] == 1)
+    require_spread(names, matrix)
     notes.append(f"{group}: reference level {reference}")
     if covariates:
         notes.append(f"models of {round_count(len(table))} patients with all covariates")

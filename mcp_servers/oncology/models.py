@@ -110,7 +110,7 @@ def cox(given: CoxInput, context: ToolContext) -> CoxResult:
                 notes.append(f"{name}: per standard deviation")
     time, event = table["time"].to_numpy(), table["event"].to_numpy()
     strata = strata_of(table, given.strata)
-    require_spread(names, matrix, table["event"], strata)
+    require_spread(names, matrix, strata)
     context.progress(0.4, "fitting")
     entry = entry_of(table)
     fit = fit_cox(time, event, matrix, names, strata=strata, entry=entry, penalty=given.penalty)
@@ -200,7 +200,7 @@ def concordance(given: ConcordanceInput, context: ToolContext) -> ConcordanceRes
     risk = pd.to_numeric(table[given.risk], errors="coerce")
     if risk.isna().any():
         raise InputError(f'risk "{given.risk}" is not numeric')
-    require_spread([given.risk], risk.rank().to_numpy()[:, None], table["event"])
+    require_spread([given.risk], risk.rank().to_numpy()[:, None])
     score = (risk if given.higher_is == "worse" else -risk).to_numpy(dtype=float)
     time, event = table["time"].to_numpy(), table["event"].to_numpy()
     context.progress(0.2, "resampling")
@@ -330,7 +330,7 @@ def _features(
     covariates, covariate_names = None, None
     if given.covariates:
         covariates, covariate_names, _ = design_matrix(table, list(given.covariates))
-        require_spread(covariate_names, covariates, table["event"])
+        require_spread(covariate_names, covariates)
     time, event = np.asarray(table["time"]), np.asarray(table["event"])
     # features on which a few patients outweigh all others are treated as having no spread
     values = np.where(find_spread(values, covariates), values, 0.0)

@@ -263,9 +263,7 @@ def logrank(given: LogrankInput, context: ToolContext) -> LogrankResult:
     groups, words = assign_groups(table[given.group], given.cut, given.threshold, table["event"])
     strata = strata_of(table, given.strata)
     sides = pd.get_dummies(groups, dtype=float)
-    require_spread(
-        [str(name) for name in sides], sides.to_numpy(), table["event"], strata, jointly=False
-    )
+    require_spread([str(name) for name in sides], sides.to_numpy(), strata, jointly=False)
     time, event = table["time"].to_numpy(), table["event"].to_numpy()
     test = survival.logrank(time, event, groups.to_numpy(), strata, entry_of(table))
     return LogrankResult(

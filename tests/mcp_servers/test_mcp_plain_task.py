@@ -26,12 +26,12 @@ from mcp_servers.workers.inline import InlineWorkers
 from validation.simulate import write_world
 
 pytestmark = pytest.mark.anyio
-PATIENTS = 10
+PATIENTS = 30
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A simulated cohort of 40, ten of them with a painted slide: TLS in every second one."""
+    """A simulated cohort of 40, thirty of them with a painted slide: TLS in every second one."""
     folder = tmp_path_factory.mktemp("task") / "bladder"
     write_world(folder, seed=5, patients=40)
     (folder / "slides").mkdir(exist_ok=True)
@@ -108,7 +108,7 @@ async def test_lymphocytes_near_tumor_and_survival_by_tls_over_mcp(
     assert (counted[painted == 1].mean()) > counted[painted == 0].mean()
     test = found["test"]
     assert {group["group"] for group in test["groups"]} == {"high", "low"}
-    assert sum(group["n"] for group in test["groups"]) == 10
+    assert sum(group["n"] for group in test["groups"]) == PATIENTS
     assert test["p"] == pytest.approx(_logrank(world, rows, found["cohort"]), rel=0.05)
     units = {row["key"]: row["unit"] for row in found["book"]["variables"]}
     assert units["imaging:counted_lymphocytes"] == "cells"
