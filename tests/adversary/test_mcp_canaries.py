@@ -21,7 +21,7 @@ CALLS: list[tuple[str, dict[str, Any], bool]] = [
     ("kaplan_meier", OS | {"group": "clinical:age"}, True),
     ("kaplan_meier", OS | {"group": "clinical:age", "cut": "levels"}, False),
     ("logrank", OS | {"group": "clinical:age", "cut": "levels"}, False),
-    ("cox", OS | {"covariates": ["clinical:age", "clinical:grade"]}, True),
+    ("cox", OS | {"covariates": ["clinical:age", "imaging:tls_density"]}, True),
     ("cox", OS | {"covariates": ["clinical:age"], "strata": "clinical:age"}, False),
     ("screen", OS | {"features": ["clinical:age", "imaging:tls_density"]}, True),
     ("concordance", OS | {"risk": "clinical:age"}, True),
