@@ -426,7 +426,8 @@ def require_spread(
             raise InputError(
                 f'"{name}": fewer than {2 * MIN_COUNT} patients differ from the others, or fewer '
                 f"than {MIN_COUNT} dominate the variable beside the strata and other terms; "
-                "results for so few patients are not shown. Use logarithms or ranks if values are extreme"
+                "results for so few patients are not shown. Use logarithms or ranks if values are "
+                "extreme"
             )
 
 
