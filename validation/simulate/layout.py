@@ -132,7 +132,7 @@ def cohort_toml(seed: int, patients: int, slides: bool) -> str:
         f'title = "SIMULATED bladder cohort (seed {seed}, {patients} invented patients)"',
         "simulated = true",
         'license = "CC0-1.0"',
-        'notes = ["The planted effects are listed in PLANTED.md in the folder of the cohort."]',
+        'notes = ["What the program put into these data is told by a Markdown file of the same folder."]',
         'risk_factors = ["clinical:stage", "clinical:age"]',
     ]
     body = [TABLES, _IMAGING]
