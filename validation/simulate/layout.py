@@ -132,7 +132,7 @@ def cohort_toml(seed: int, patients: int, slides: bool) -> str:
         f'title = "SIMULATED bladder cohort (seed {seed}, {patients} invented patients)"',
         "simulated = true",
         'license = "CC0-1.0"',
-        'notes = ["What the program put into these data is told by a Markdown file of the same folder."]',
+        'notes = ["A Markdown file in the folder of the cohort says what the program put in."]',
         'risk_factors = ["clinical:stage", "clinical:age"]',
     ]
     body = [TABLES, _IMAGING]
