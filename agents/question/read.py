@@ -208,7 +208,7 @@ class Matcher:
         concept = self.vocabulary.find(bare, patients=bool(patients))
         if concept is None and " " not in bare and any(char.isdigit() for char in bare):
             concept = self.vocabulary.find_gene(bare)
-        if concept is None or self._one_side(bare, concept):
+        if concept is None or self._one_side(bare, concept) or _is_inflected(bare, concept):
             return None
         return Match(start, end, bare, concept)
 
@@ -294,6 +294,13 @@ class Matcher:
         return set(re.findall(r"\w+", self.text[first.end : second.start]))
 
 
+def _is_inflected(phrase: str, concept: Concept) -> bool:
+    """Check whether a function word only resembles a level ("excluding" resembles "excluded")."""
+    word, level = phrase.casefold(), concept.level
+    values = {str(it).casefold() for it in level.values} if level else set()
+    return bool(level) and word in word_list("function") and word not in values
+
+
 def _without_nouns(matches: list[Match]) -> list[Match]:
     """Drop matches that only describe an adjacent name ("the gene HPRT1", "women")."""
 
@@ -349,15 +356,27 @@ def read_by_rules(prompt: str, vocabulary: Vocabulary) -> Reading:
         refusals.append(
             "The question contradicts itself: it relates an outcome to itself. Name a marker."
         )
-    worse, better = bool(WORSE.search(text)), bool(BETTER.search(text))
-    direction: Side = Direction.HIGHER_RISK if worse else Direction.LOWER_RISK
+    direction = _direction(text, parts, vocabulary)
+    if direction is None and bool(WORSE.search(text)) != bool(BETTER.search(text)):
+        notes.append("Whether this outcome is good for patients is not known to SAGE, so that both"
+                     " directions are tested.")  # fmt: skip
     return Reading(
         intent=_intent(text, parts, matches),
-        direction=None if worse == better else direction,
+        direction=direction,
         parts=tuple(parts[:16]),
         notes=tuple(dict.fromkeys(notes)),
         refusals=tuple(refusals),
     )
+
+
+def _direction(text: str, parts: Collection[Asked], vocabulary: Vocabulary) -> Side | None:
+    """Return the direction of the outcome's event, given what is worse or better for patients."""
+    worse, better = bool(WORSE.search(text)), bool(BETTER.search(text))
+    named = [part.name for part in parts if part.role is PartRole.ENDPOINT] or ["survival"]
+    good = {vocabulary.is_good(name) for name in named}
+    if worse == better or good not in ({True}, {False}):
+        return None
+    return Direction.HIGHER_RISK if worse != (good == {True}) else Direction.LOWER_RISK
 
 
 def _assign_roles(matcher: Matcher) -> list[Asked]:
@@ -378,7 +397,10 @@ def _assign_roles(matcher: Matcher) -> list[Asked]:
     for match in matches:
         before = matcher.text[: match.start]
         listed = excluded is not None and matcher.words_between(excluded, match) <= LISTED
-        negated = listed or CUE["negation"].search(before) is not None
+        introduced = CUE["people with"].sub("", before)  # "excluding patients with"
+        contrasted = related.get(match) is PartRole.MODIFIER  # "in women but not in men"
+        negated = listed or CUE["negation"].search(introduced) is not None
+        negated = negated and not contrasted
         excluded = match if negated else None
         if match in related:
             role = related[match]
@@ -468,14 +490,18 @@ def _find_compared(matcher: Matcher, related: Collection[Match]) -> dict[Match, 
         listed = matcher.words_between(first, second) <= LISTED
         if same and listed and out.get(first) is PartRole.COMPARATOR:
             out[second] = PartRole.COMPARATOR
-        if same and AGAINST.fullmatch(matcher.text, first.end, second.start):
+        against = AGAINST.fullmatch(matcher.text, first.end, second.start)
+        unlike = CUE["negation"].search(matcher.text[first.end : second.start])
+        if same and (against or unlike):
             roles = PartRole.EXPOSURE, PartRole.COMPARATOR
             subjects = [
                 it
                 for it in matcher.matches
-                if it.start < first.start
+                if (it.start < first.start or unlike)
                 and not (it in related or it.concept.condition or it.concept.outcome)
             ]
+            if unlike and not subjects:
+                continue
             if subjects:
                 roles = PartRole.MODIFIER, PartRole.MODIFIER
             out |= dict(zip((first, second), roles, strict=True))

@@ -202,6 +202,15 @@ class Vocabulary:
         said = f'"survival" is read as {name.lower()}: {self.cohort.cohort} has no overall survival'
         return replace(found, endpoint=endpoint.key, note=said if plain else "")
 
+    def is_good(self, name: str) -> bool | None:
+        """Check whether an outcome's event is good for patients; None if SAGE does not know."""
+        concept, endpoint = self._endpoints.get(key_of(name), (name, None))
+        if endpoint is not None and endpoint == self._endpoints[key_of("response")][1]:
+            return True
+        known = any(concept == row[0] for row in read_table("endpoints.tsv"))
+        timed = endpoint is not None and endpoint.kind not in ("binary", "continuous")
+        return concept == "response" if known or endpoint is None else False if timed else None
+
     def _class(self, key: str) -> Concept | None:
         family, _, noun = key.rpartition(" ")
         if key in CLASSES and CLASSES[key] == "expression":

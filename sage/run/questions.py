@@ -24,6 +24,7 @@ from sage.core.models import Strict, read_model
 from sage.core.printable import join_names, quote_text
 from sage.run.folder import RunFolder
 from sage.run.spec import Corrections
+from validation.core.hypothesis import Direction
 
 if TYPE_CHECKING:
     from kg.graph.model import Graph
@@ -248,7 +249,9 @@ def describe_question(question: Question, *, begun: bool = False) -> list[str]:
     if not question.list_parts(PartRole.ENDPOINT) and not question.refusals:
         out.append("  endpoint: none given; each hypothesis names its own")
     if question.direction is not None:
-        out.append(f"  direction: {question.direction.value.replace('_', ' ')}")
+        sooner = question.direction is Direction.HIGHER_RISK
+        words = "more likely or sooner" if sooner else "less likely or later"
+        out.append(f"  direction: the outcome's event is {words}")
     elif not question.refusals and question.intent is not Intent.DISCOVER:
         out.append("  direction: none given; both directions are tested")
     setting = question.setting

@@ -118,6 +118,10 @@ def test_a_word_that_nothing_explains_is_never_silent(known: Known, word: str) -
          "covariate", {"clinical:tumor_grade"}),
         ("gbsg2", "Compare tumor size with the number of nodes as predictors of recurrence",
          "exposure", {"clinical:tumor_size", "clinical:positive_nodes"}),
+        ("gbsg2", "Is tumor size related to recurrence in premenopausal but not in postmenopausal"
+         " patients?", "modifier", {"clinical:menopausal_status=Pre"}),
+        ("gbsg2", "Excluding patients with node-positive disease, is age related to recurrence?",
+         "population", {"clinical:positive_nodes le 0"}),
     ],
 )  # fmt: skip
 def test_kinds_of_words_that_a_second_author_used(
@@ -126,6 +130,24 @@ def test_kinds_of_words_that_a_second_author_used(
     question = ask(known, prompt, cohort)
     listed = [list_carriers(part) for part in question.list_parts(PartRole(role))]
     assert {name for carriers in listed for name in carriers} == kept
+
+
+def test_better_means_more_of_a_good_event_and_nothing_for_an_unknown_one(known: Known) -> None:
+    words, _ = known["demo"]
+    for label, direction in (
+        ("Objective response", "higher_risk"),
+        ("Overall survival", "lower_risk"),
+        ("Frobnic state", None),
+    ):
+        kind = "survival" if "survival" in label else "binary"
+        endpoint = words.cohort.endpoints[0].model_copy(
+            update={"key": "E", "label": label, "kind": kind}
+        )
+        cohort = words.cohort.model_copy(update={"endpoints": (endpoint,)})
+        vocabulary = Vocabulary(words.model_copy(update={"cohort": cohort}), ONTOLOGY)
+        prompt = f"Do patients with high FABP5 have a better {label}?"
+        found = read_by_rules(prompt, vocabulary)
+        assert (found.direction and found.direction.value) == direction, label
 
 
 @pytest.mark.parametrize(
