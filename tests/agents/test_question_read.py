@@ -119,7 +119,8 @@ def test_a_word_that_nothing_explains_is_never_silent(known: Known, word: str) -
         ("gbsg2", "Compare tumor size with the number of nodes as predictors of recurrence",
          "exposure", {"clinical:tumor_size", "clinical:positive_nodes"}),
         ("gbsg2", "Is tumor size related to recurrence in premenopausal but not in postmenopausal"
-         " patients?", "modifier", {"clinical:menopausal_status=Pre"}),
+         " patients?",
+         "modifier", {"clinical:menopausal_status", "clinical:menopausal_status=Pre"}),
         ("gbsg2", "Excluding patients with node-positive disease, is age related to recurrence?",
          "population", {"clinical:positive_nodes le 0"}),
     ],
