@@ -112,7 +112,7 @@ def _quotations(cited: Sequence[Citation], disease: str, ontology: Ontology | No
 
 
 def _mechanism(reviewed: ReviewedHypothesis) -> str:
-    return "; ".join(reviewed.mechanism) + "." if reviewed.mechanism else "Not stated."
+    return "; ".join(reviewed.mechanism) + "." if reviewed.mechanism else "None proposed."
 
 
 def _clinical(hypothesis: Hypothesis) -> str:

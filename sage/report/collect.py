@@ -499,7 +499,7 @@ def _elsewhere(evidence: tuple[Citation, ...], disease: str) -> str:
     if not others or not all(others):
         return ""
     named = ", ".join(dict.fromkeys(name for found in others for name in found))
-    return f"shown in {named} only"
+    return f"in papers on {named} only"
 
 
 def _cancers_elsewhere(disease: str, text: str) -> tuple[str, ...]:
