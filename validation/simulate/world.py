@@ -326,10 +326,10 @@ def _planted_text(truth: dict[str, Any]) -> str:
         ["This is a null world: no biomarker is related to any outcome."]
         if truth["null"]
         else [
-            "No other variable has an effect of its own. Several are related to the outcome,",
-            "because they vary with one that has: TLS density, B-cell genes and chemokines such as",
-            "CCL21 rise with CXCL13. A claim about them can be right as an association and wrong",
-            "as a cause.",
+            "Nothing else has an effect. Other variables are related to the outcome because they",
+            "vary with one that has an effect: B-cell genes and chemokines such as CCL21 rise with",
+            "CXCL13, and so does TLS density, whose own effect is that with high FABP5. A claim",
+            "about them can be right as an association and wrong as a cause.",
         ]
     )
     return "\n".join(lines) + "\n"
