@@ -185,18 +185,17 @@ def test_a_prompt_changed_in_the_manifest_is_found_and_a_status_is_none(run: Pat
             read(folder)
 
 
-def test_the_event_log_may_grow_and_not_change_and_no_file_is_slipped_in(run: Path) -> None:
-    folder = RunFolder(run)
-    folder.event("note")
-    assert collect_page(folder).hypotheses
+def test_the_event_log_of_an_ended_run_is_closed_and_no_file_is_slipped_in(run: Path) -> None:
+    folder, log = RunFolder(run), run / "events.jsonl"
+    whole = log.read_text()
     shutil.copy(run / "outputs/summary-h1.json", run / "outputs/summary-h2.json")
     with pytest.raises(InputError, match=r"summary-h2\.json"):
         collect_page(RunFolder(run))
     (run / "outputs/summary-h2.json").unlink()
-    log = folder.events_path
-    log.write_text(log.read_text().replace('"seconds": 0', '"seconds": 9', 1))
-    with pytest.raises(InputError, match=r"events\.jsonl"):
-        collect_page(folder)
+    for changed in (whole + '{"kind": "note"}\n', whole.replace('"seconds": 0', '"seconds": 9', 1)):
+        log.write_text(changed)
+        with pytest.raises(InputError, match=r"events\.jsonl"):
+            collect_page(folder)
 
 
 def test_a_record_without_a_line_or_with_two_swapped_is_broken(run: Path) -> None:

@@ -237,6 +237,7 @@ def test_what_a_killed_sage_left_behind_is_swept_up(name: str, tmp_path: Path) -
 @pytest.mark.parametrize("name", BOXES)
 def test_an_interrupted_run_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     working(name)
+    sandbox.sweep()  # what others left that were killed
     marker = start_and(lambda process: process.send_signal(signal.SIGINT), name, tmp_path)
     assert not running(marker)
     assert sandbox.sweep() == []
