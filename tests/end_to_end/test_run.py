@@ -62,7 +62,7 @@ def test_a_step_that_is_known_from_another_cancer_alone_says_so(finished: Path) 
     """CCL21's only paper is of the kidney, the question of the bladder: one passage names the
     cancer itself, the other's title does."""
     lines = (finished / "report.md").read_text().splitlines()
-    said = {line for line in lines if "shown in" in line}
+    said = {line for line in lines if "in papers on" in line}
     elsewhere = "in papers on metastatic renal cell carcinoma only"
     assert all(elsewhere in line for line in said)
     assert {line.partition(" (")[0] for line in said} == {
