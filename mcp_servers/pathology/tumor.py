@@ -43,11 +43,6 @@ NEEDS_TUMOR = (
     "needs tumor: give tumor_regions (a pathologist's outlines as GeoJSON) or model (of "
     "patch_train); without either, nothing that rests on the tumor has a value"
 )
-CLASSICAL_NOTE = (
-    "tumor was detected by a classical method, as solid epithelium of large nuclei. It cannot "
-    "separate tumor from normal epithelium; if that matters, provide a pathologist's outlines as "
-    "tumor_regions"
-)
 
 
 class TumorModel(SlideInput):

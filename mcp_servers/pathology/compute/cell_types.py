@@ -38,8 +38,6 @@ STRENGTHS = (0.12, 0.8)
 """Range of stain strengths in which types are assigned; the sources had 0.23 to 0.43."""
 UNLIKELY = 0.2
 """Probability below which a small, round, dark nucleus is not considered a lymphocyte."""
-TYPED_MPP = (0.45, 0.6)
-"""Pixel sizes at which nuclei found by the network or the classical method are classified."""
 
 
 class Coefficients(BaseModel):
